@@ -1,0 +1,81 @@
+"""Connections to the store. Only connection handling belongs here; SQL stands in the rooms that need it.
+
+Every session speaks UTC and reads dictionaries-by-name rows where the caller asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from pgvector.psycopg import register_vector
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import ConnectionPool
+
+from rivet_pipeline.errors import StoreUnavailable
+
+Connection = psycopg.Connection[DictRow]
+Pool = ConnectionPool[Connection]
+
+#: A transaction that waits for its own client this long is ended by the server, so that it can not block others.
+IDLE_IN_TRANSACTION_SECONDS = 60
+
+_SESSION_OPTIONS = f"-c timezone=UTC -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_SECONDS}s"
+
+
+def _configure(connection: Connection) -> None:
+    register_vector(connection)
+    connection.commit()
+
+
+def _arguments(application_name: str) -> dict[str, Any]:
+    return {
+        "row_factory": dict_row,
+        "options": _SESSION_OPTIONS,
+        "application_name": application_name,
+        "connect_timeout": 10,
+    }
+
+
+def explain(error: psycopg.Error) -> StoreUnavailable:
+    """The connection error as one line for a person, without the password and with what to do."""
+    text = " ".join(str(error).split()).replace("connection failed: ", "")
+    return StoreUnavailable(f"the database can not be reached: {text}. Check RIVETOS_PG_URL, or unset it for the embedded server.")
+
+
+def connect(url: str, *, application_name: str = "rivet", autocommit: bool = False) -> Connection:
+    """One connection with dict rows, in UTC. Raises `StoreUnavailable` with the action when it fails."""
+    try:
+        connection: Connection = psycopg.connect(url, autocommit=autocommit, **_arguments(application_name))
+    except psycopg.OperationalError as error:
+        raise explain(error) from error
+    except psycopg.ProgrammingError as error:
+        raise StoreUnavailable(
+            f"RIVETOS_PG_URL is not a Postgres address ({' '.join(str(error).split())}); "
+            "write postgresql://user:password@host:5432/database"
+        ) from error
+    if connection.execute("SELECT to_regtype('halfvec') AS found").fetchone() != {"found": None}:
+        register_vector(connection)
+    if not autocommit:
+        connection.commit()
+    return connection
+
+
+@contextmanager
+def open_pool(url: str, *, max_size: int = 4, application_name: str = "rivet") -> Iterator[Pool]:
+    """A pool of up to `max_size` connections to a migrated store, closed at the end of the block.
+
+    Raises `StoreUnavailable` when the server can not be reached within ten seconds.
+    """
+    pool: Pool = ConnectionPool(
+        url, min_size=1, max_size=max_size, kwargs=_arguments(application_name), configure=_configure, open=False,
+        check=ConnectionPool.check_connection, timeout=10.0,
+    )
+    try:
+        connect(url, application_name=application_name).close()
+        pool.open(wait=True, timeout=10.0)
+        yield pool
+    finally:
+        pool.close()

@@ -1,0 +1,154 @@
+"""Every environment variable the project reads, typed, with its default and its doc line.
+
+This is the one place that reads the environment; everything else is handed a `Settings`. The README's configuration
+table is generated from the field descriptions here (`rivet doctor --settings-table`).
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """The configuration of one process. Raises `pydantic.ValidationError` naming the variable on a bad value."""
+
+    model_config = SettingsConfigDict(extra="ignore", frozen=True, populate_by_name=True, env_ignore_empty=True)
+
+    home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.rivetos"),
+        validation_alias="RIVETOS_HOME",
+        description="Where the embedded Postgres, Dagster's files and the logs live.",
+    )
+    pg_url: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_PG_URL",
+        description="A Postgres server to use instead of the embedded one: `postgresql://user:password@host/database`. "
+        "Needs pgvector 0.8 or newer, pg_trgm and unaccent.",
+    )
+    api_host: str = Field(
+        default="127.0.0.1",
+        validation_alias="RIVETOS_API_HOST",
+        description="The address the API listens on. Anything but loopback needs `RIVETOS_API_TOKEN`.",
+    )
+    api_port: int = Field(
+        default=5174, ge=1, le=65535, validation_alias="RIVETOS_API_PORT", description="The API's port."
+    )
+    api_token: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_API_TOKEN",
+        description="When set, every request but `/healthz` must carry `Authorization: Bearer <token>`.",
+    )
+    dagster_port: int = Field(
+        default=3000, ge=1, le=65535, validation_alias="RIVETOS_DAGSTER_PORT", description="The Dagster UI's port."
+    )
+    first_day: date = Field(
+        default=date(2022, 11, 1),
+        validation_alias="RIVETOS_FIRST_DAY",
+        description="The first daily partition (UTC). Older conversations belong to it.",
+    )
+    timezone: str = Field(
+        default="UTC",
+        validation_alias="RIVETOS_TIMEZONE",
+        description="The IANA zone in which times are shown and named windows (`today`, `yesterday`) are cut.",
+    )
+    capture_max_body: int = Field(
+        default=1024 * 1024,
+        ge=1024,
+        validation_alias="RIVETOS_CAPTURE_MAX_BODY",
+        description="The largest body, in bytes, that `POST /api/capture` takes; a larger one answers 413.",
+    )
+    import_max_line: int = Field(
+        default=256 * 1024 * 1024,
+        ge=1024,
+        validation_alias="RIVETOS_IMPORT_MAX_LINE",
+        description="The longest line, in bytes, that import reads; a longer one is counted as damaged and stepped over.",
+    )
+
+    embed_url: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_EMBED_URL",
+        description="Base address of an OpenAI-compatible embedding server (`/v1/embeddings` is appended). "
+        "Unset: WordLlama in this process.",
+    )
+    embed_model: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_EMBED_MODEL",
+        description="The model name sent to the embedding server; needed with `RIVETOS_EMBED_URL`.",
+    )
+    embed_api_key: SecretStr | None = Field(
+        default=None, validation_alias="RIVETOS_EMBED_API_KEY", description="Bearer key for the embedding server."
+    )
+    embed_chars_per_chunk: int = Field(
+        default=2000,
+        ge=200,
+        validation_alias="EMBED_CHARS_PER_CHUNK",
+        description="Texts longer than this many characters are embedded in chunks.",
+    )
+    embed_batch: int = Field(
+        default=32,
+        ge=1,
+        le=2048,
+        validation_alias="RIVETOS_EMBED_BATCH",
+        description="Texts per request to the embedding server; it shrinks by itself when the server says too large.",
+    )
+    embed_dimensions: int | None = Field(
+        default=None,
+        ge=1,
+        le=4000,
+        validation_alias="EXPECTED_DIMS",
+        description="The width the embedding server must answer. Unset: its first answer decides.",
+    )
+
+    compactor_url: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_COMPACTOR_URL",
+        description="Base address of an OpenAI-compatible chat server, `/v1` included (`/chat/completions` is appended). "
+        "Unset: the extractive summarizer in this process.",
+    )
+    compactor_model: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_COMPACTOR_MODEL",
+        description="The model name sent to the chat server; needed with `RIVETOS_COMPACTOR_URL`.",
+    )
+    compactor_api_key: SecretStr | None = Field(
+        default=None, validation_alias="RIVETOS_COMPACTOR_API_KEY", description="Bearer key for the chat server."
+    )
+    model_deadline_seconds: float = Field(
+        default=3600.0,
+        gt=0,
+        validation_alias="RIVETOS_MODEL_DEADLINE_SECONDS",
+        description="How long one call to the chat server, its retries included, may take.",
+    )
+
+    @field_validator("home", mode="after")
+    @classmethod
+    def _expand_home(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @field_validator("timezone", mode="after")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        from zoneinfo import ZoneInfo
+
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError) as error:
+            raise ValueError(f"{value!r} is no IANA time zone; use a name such as Europe/Berlin or UTC") from error
+        return value
+
+    @property
+    def loopback_only(self) -> bool:
+        """Whether the API listens on this machine alone."""
+        return self.api_host in {"127.0.0.1", "::1", "localhost"}
+
+
+@lru_cache(maxsize=1)
+def get_settings() -> Settings:
+    """The settings of this process, read once from the environment."""
+    return Settings()

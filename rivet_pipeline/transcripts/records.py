@@ -1,0 +1,118 @@
+"""What a message is, before it is stored: the record types that every reader and every capture route produces.
+
+Only plain data and the interface of readers belong here; no file, database or model is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+#: What a message is in the conversation, stored as `metadata.kind`; absent means speech. Everything is kept, and
+#: retrieval and refinement weigh it by this word.
+Kind = Literal["speech", "thinking", "tool", "injected", "summary", "progress", "replay", "notice"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """The conversation a message belongs to, as far as its source knows it.
+
+    `session_key` is `<harness>:<native session id>`. `settings` is merged into what is stored, key by key; a `title`
+    replaces an older one only when it is not None.
+    """
+
+    session_key: str
+    agent: str
+    channel: str
+    title: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    task_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """One message on its way in.
+
+    `event_id` is its identity within the conversation: the source's own id, else a content hash with an ordinal.
+    `created_at` is aware; None means that the source does not say, and the message is placed after the one before it.
+    """
+
+    event_id: str
+    role: Role
+    content: str = ""
+    tool_name: str | None = None
+    tool_args: Any = None
+    tool_result: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Reader output: one message and its conversation."""
+
+    session: SessionRecord
+    record: MessageRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """Reader output: the result of a tool call that came earlier (same `event_id`), or whose call is not in the file.
+
+    `event_id` is that of the call's message; `metadata` is merged into it when the result is filled in.
+    """
+
+    session: SessionRecord
+    event_id: str
+    tool_result: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUpdate:
+    """Reader output: something about the conversation itself that came late (its title, a setting)."""
+
+    session: SessionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """Reader output: a record that could not be read. The records around it are not affected."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Reader output: a record that is sound and holds no message (a progress tick, a snapshot), by its kind."""
+
+    line: int
+    reason: str
+
+
+ReadItem = Message | ToolResult | SessionUpdate | Damaged | Skipped
+
+
+class Reader(Protocol):
+    """One harness' transcript format. A module under `transcripts/readers/` each, listed in `readers/__init__.py`."""
+
+    #: The harness, as it stands in session keys: `claude-code`, `codex`.
+    harness: str
+    #: The agent that its conversations belong to unless the caller names one.
+    agent: str
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether the file is of this format, judged by its name and its first 64 KiB."""
+        ...
+
+    def read(self, path: Path, *, agent: str, max_line: int) -> Iterator[ReadItem]:
+        """The file's records in file order, in constant memory. Raises `OSError` when it can not be read at all."""
+        ...

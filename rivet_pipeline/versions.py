@@ -1,0 +1,17 @@
+"""The current version of every refinement and prompt: the one place that holds them.
+
+A number here is raised when the same input would now give another output. It becomes the asset's code version and is
+stored on each row, so that a backfill redoes exactly the rows that an older version made.
+"""
+
+#: Leaf, branch and root summaries: rules, prompts and the extractive summarizer together (seed: pipeline v5).
+SUMMARY_PIPELINE_VERSION = 5
+
+#: How a message or summary becomes the texts that are embedded (composition and chunking).
+EMBEDDING_VERSION = 1
+
+#: How the corpus statistics are counted.
+LEXICON_VERSION = 1
+
+#: What the `messages` asset reports of a day.
+MESSAGES_VERSION = 1

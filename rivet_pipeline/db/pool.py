@@ -14,7 +14,7 @@ from pgvector.psycopg import register_vector
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool
 
-from rivet_pipeline.errors import StoreUnavailable
+from rivet_pipeline.errors import StoreUnavailableError
 
 Connection = psycopg.Connection[DictRow]
 Pool = ConnectionPool[Connection]
@@ -39,20 +39,22 @@ def _arguments(application_name: str) -> dict[str, Any]:
     }
 
 
-def explain(error: psycopg.Error) -> StoreUnavailable:
+def explain(error: psycopg.Error) -> StoreUnavailableError:
     """The connection error as one line for a person, without the password and with what to do."""
     text = " ".join(str(error).split()).replace("connection failed: ", "")
-    return StoreUnavailable(f"the database can not be reached: {text}. Check RIVETOS_PG_URL, or unset it for the embedded server.")
+    return StoreUnavailableError(
+        f"the database can not be reached: {text}. Check RIVETOS_PG_URL, or unset it for the embedded server."
+    )
 
 
 def connect(url: str, *, application_name: str = "rivet", autocommit: bool = False) -> Connection:
-    """One connection with dict rows, in UTC. Raises `StoreUnavailable` with the action when it fails."""
+    """One connection with dict rows, in UTC. Raises `StoreUnavailableError` with the action when it fails."""
     try:
         connection: Connection = psycopg.connect(url, autocommit=autocommit, **_arguments(application_name))
     except psycopg.OperationalError as error:
         raise explain(error) from error
     except psycopg.ProgrammingError as error:
-        raise StoreUnavailable(
+        raise StoreUnavailableError(
             f"RIVETOS_PG_URL is not a Postgres address ({' '.join(str(error).split())}); "
             "write postgresql://user:password@host:5432/database"
         ) from error
@@ -67,11 +69,17 @@ def connect(url: str, *, application_name: str = "rivet", autocommit: bool = Fal
 def open_pool(url: str, *, max_size: int = 4, application_name: str = "rivet") -> Iterator[Pool]:
     """A pool of up to `max_size` connections to a migrated store, closed at the end of the block.
 
-    Raises `StoreUnavailable` when the server can not be reached within ten seconds.
+    Raises `StoreUnavailableError` when the server can not be reached within ten seconds.
     """
     pool: Pool = ConnectionPool(
-        url, min_size=1, max_size=max_size, kwargs=_arguments(application_name), configure=_configure, open=False,
-        check=ConnectionPool.check_connection, timeout=10.0,
+        url,
+        min_size=1,
+        max_size=max_size,
+        kwargs=_arguments(application_name),
+        configure=_configure,
+        open=False,
+        check=ConnectionPool.check_connection,
+        timeout=10.0,
     )
     try:
         connect(url, application_name=application_name).close()

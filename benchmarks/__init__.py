@@ -1,0 +1,1 @@
+"""Measurements of speed and quality. Never part of the tests."""

@@ -1,0 +1,79 @@
+"""What the rest of the project asks of a model: three small protocols and the one error they raise.
+
+No client and no model is here; those stand in the modules beside this one and are chosen in `factory.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vectors = NDArray[np.float32]
+
+#: Why a call failed, as the failure ledger keeps it. Transient: the service, not the item (down, slow, 429, 5xx);
+#: tried again with back-off for ever. Content: this item and this model do not go together; tried a few times.
+#: Permanent: the configuration is wrong (401, 403, an unknown model); tried again after an hour.
+Cause = Literal["transient", "content", "permanent"]
+
+
+class ModelError(Exception):
+    """A model call that gave no usable answer.
+
+    `name` is the failure's own name (`timeout`, `http-500`, `truncated`, `refusal`, `wrong-width` …), `retry_after`
+    the seconds the service asked for, if it did.
+    """
+
+    def __init__(self, cause: Cause, name: str, detail: str, *, retry_after: float | None = None) -> None:
+        super().__init__(f"{name}: {detail}")
+        self.cause: Cause = cause
+        self.name = name
+        self.detail = detail
+        self.retry_after = retry_after
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of one width."""
+
+    @property
+    def name(self) -> str:
+        """The model's identity, stored with each vector: vectors of different names are never compared."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """The width of every vector. May ask the service once; raises `ModelError` when that fails."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """One unit-length row per text, shape (len(texts), dimensions), finite and never all zero.
+
+        Raises `ModelError` for the whole batch; the caller halves it to find the item at fault.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer:
+    """A chat model's whole answer, thinking removed. Token counts are the service's own, None when it gives none."""
+
+    text: str
+    model: str
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Chat(Protocol):
+    """A chat completion service."""
+
+    @property
+    def model(self) -> str:
+        """The model's name, as it is stored with what it wrote."""
+        ...
+
+    def complete(self, *, system: str, user: str, max_tokens: int, temperature: float = 0.3) -> ChatAnswer:
+        """The model's answer to one system and one user message. Raises `ModelError`, an unfinished answer included."""
+        ...

@@ -67,7 +67,7 @@ class Settings(BaseSettings):
         default=256 * 1024 * 1024,
         ge=1024,
         validation_alias="RIVETOS_IMPORT_MAX_LINE",
-        description="The longest line, in bytes, that import reads; a longer one counts as damaged and is stepped over.",
+        description="The longest line, in bytes, that import reads; a longer one counts as damaged.",
     )
 
     embed_url: str | None = Field(

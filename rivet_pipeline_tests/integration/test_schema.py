@@ -26,7 +26,7 @@ def test_connection_speaks_utc(connection: Connection) -> None:
 )
 def test_words_are_found_whole_and_in_parts(connection: Connection, text: str, query: str) -> None:
     row = connection.execute(
-        "SELECT ros_query_terms(%s) <@ tsvector_to_array(ros_analyse(%s, NULL)) AS found", [query, text]
+        "SELECT ros_query_terms(%s) && tsvector_to_array(ros_analyse(%s, NULL)) AS found", [query, text]
     ).fetchone()
     assert row == {"found": True}
 

@@ -1,0 +1,85 @@
+"""The failure ledger and the stage marks: the two small tables that every stage keeps beside its rows.
+
+What a failure means for the next try is decided here, once for all stages.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from datetime import date, timedelta
+from uuid import UUID
+
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.models.protocols import Cause, ModelError
+
+#: After this many content failures an item is left alone until its text, or the code, changes.
+MAX_CONTENT_ATTEMPTS = 3
+
+#: A wrong configuration (401, 402, 403) is tried again after this long.
+PERMANENT_RETRY = timedelta(hours=1)
+
+_FIRST_DELAY = timedelta(seconds=30)
+_LONGEST_DELAY = timedelta(minutes=30)
+
+
+def retry_delay(cause: Cause, attempts: int, retry_after: float | None = None) -> timedelta | None:
+    """How long to wait after the `attempts`-th failure (1 for the first). None: not tried again by itself.
+
+    Transient causes double from 30 seconds to 30 minutes, less up to a tenth so that items do not move in step, and
+    never sooner than the service asked (`retry_after`, seconds).
+    """
+    if cause == "permanent":
+        return PERMANENT_RETRY
+    if cause == "content" and attempts >= MAX_CONTENT_ATTEMPTS:
+        return None
+    doubled = min(_FIRST_DELAY * 2 ** min(attempts - 1, 16), _LONGEST_DELAY)
+    delay = doubled * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret
+    return max(delay, timedelta(seconds=retry_after or 0.0))
+
+
+def record_failure(connection: Connection, *, stage: str, item: str, error: ModelError, day: date | None) -> None:
+    """Counts one more failure of an item and sets when it is tried next. Does not commit."""
+    row = connection.execute(
+        "SELECT attempts FROM ros_failures WHERE stage = %s AND item = %s FOR UPDATE", [stage, item]
+    ).fetchone()
+    attempts = (row["attempts"] if row else 0) + 1
+    delay = retry_delay(error.cause, attempts, error.retry_after)
+    connection.execute(
+        """
+        INSERT INTO ros_failures (stage, item, cause, error, attempts, day, next_attempt_at)
+        VALUES (%(stage)s, %(item)s, %(cause)s, %(error)s, %(attempts)s, %(day)s, now() + %(delay)s::interval)
+        ON CONFLICT (stage, item) DO UPDATE SET
+            cause = excluded.cause, error = excluded.error, attempts = excluded.attempts, last_failed_at = now(),
+            next_attempt_at = excluded.next_attempt_at
+        """,
+        {
+            "stage": stage,
+            "item": item,
+            "cause": error.cause,
+            "error": str(error)[:2000],
+            "attempts": attempts,
+            "day": day,
+            "delay": delay,
+        },
+    )
+
+
+def clear_failures(connection: Connection, *, stage: str, items: Iterable[str]) -> None:
+    """Forgets the failures of items that have succeeded. Does not commit."""
+    connection.execute("DELETE FROM ros_failures WHERE stage = %s AND item = ANY(%s)", [stage, list(items)])
+
+
+def mark_seen(connection: Connection, *, stage: str, conversation_id: UUID, revision: int) -> None:
+    """Says that a stage has nothing left to do in a conversation up to `revision`. Does not commit.
+
+    `revision` must have been read before the work was selected, so that a write in between makes it pending again.
+    """
+    connection.execute(
+        """
+        INSERT INTO ros_stage_marks (stage, conversation_id, revision) VALUES (%s, %s, %s)
+        ON CONFLICT (stage, conversation_id) DO UPDATE SET revision = excluded.revision, marked_at = now()
+        WHERE ros_stage_marks.revision < excluded.revision
+        """,
+        [stage, conversation_id, revision],
+    )

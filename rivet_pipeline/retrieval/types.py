@@ -1,0 +1,123 @@
+"""What retrieval is asked and what it answers. Plain data, shared by the API, the CLI and the tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+Scope = Literal["messages", "summaries", "both"]
+Source = Literal["message", "summary"]
+Mode = Literal["hybrid", "fts", "vector"]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """One search. Times are aware; `before` is exclusive. For summaries they test the period that is covered."""
+
+    query: str
+    mode: Mode = "hybrid"
+    scope: Scope = "both"
+    limit: int = 20
+    agent: str | None = None
+    role: str | None = None
+    conversation_id: UUID | None = None
+    since: datetime | None = None
+    before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreParts:
+    """The four parts of a score, each from 0 to 1 before its weight."""
+
+    text: float
+    semantic: float
+    temporal: float
+    importance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One search result. `created_at` is a message's time or a summary's latest source time; `score` is 0 to 1."""
+
+    id: UUID
+    source: Source
+    score: float
+    parts: ScoreParts
+    content: str
+    tool_result: str | None
+    snippet: str
+    created_at: datetime
+    role: str | None
+    agent: str
+    kind: str
+    tool_name: str | None
+    conversation_id: UUID
+    session_key: str
+    title: str | None
+    earliest_at: datetime | None = None
+    message_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResponse:
+    """The hits, best first, and what was not used to find them (`degraded`: why the vector arm is missing)."""
+
+    query: str
+    hits: list[Hit]
+    degraded: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrowseRequest:
+    """A chronological listing. `cursor` continues a former answer (opaque)."""
+
+    agent: str | None = None
+    role: str | None = None
+    tool_name: str | None = None
+    conversation_id: UUID | None = None
+    since: datetime | None = None
+    before: datetime | None = None
+    limit: int = 50
+    newest_first: bool = True
+    include_tools: bool = True
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedMessage:
+    """One message of a listing."""
+
+    id: UUID
+    seq: int
+    role: str
+    agent: str
+    channel: str
+    content: str
+    tool_name: str | None
+    tool_args: Any
+    tool_result: str | None
+    metadata: dict[str, Any]
+    created_at: datetime
+    conversation_id: UUID
+    session_key: str
+    title: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrowseResponse:
+    """Messages in total order (`created_at`, then `seq`) and the cursor of the next page, None at the end."""
+
+    messages: list[BrowsedMessage]
+    next_cursor: str | None
+
+
+@dataclass(slots=True)
+class Stats:
+    """The state of the memory. A figure that could not be read is missing from `figures` and named in `errors`."""
+
+    alerts: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,63 @@
+"""The names of the pipeline's stages and the report that each of them returns. Plain data, no work.
+
+A stage is one refinement over days: it selects the rows of those days that need work, commits in small batches,
+isolates failures per item and says what it did. The same names stand in `ros_pending_days`, `ros_failures`,
+`ros_stage_marks` and as Dagster asset keys.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Literal
+
+Stage = Literal[
+    "messages", "message_embeddings", "leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"
+]
+
+#: In the order in which one run does them.
+STAGES: tuple[Stage, ...] = (
+    "messages",
+    "message_embeddings",
+    "leaf_summaries",
+    "branch_summaries",
+    "root_summaries",
+    "summary_embeddings",
+)
+
+
+@dataclass(slots=True)
+class DayReport:
+    """What a stage did on one day. `seconds` is wall time; tokens are the model's own count, 0 when it gives none."""
+
+    rows: int = 0
+    failures: int = 0
+    model_calls: int = 0
+    characters: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class StageReport:
+    """What one pass of a stage did, by day. Days without work do not appear."""
+
+    stage: Stage
+    model: str | None = None
+    days: dict[date, DayReport] = field(default_factory=lambda: defaultdict(DayReport))
+
+    @property
+    def rows(self) -> int:
+        """Rows written in all days together."""
+        return sum(day.rows for day in self.days.values())
+
+    @property
+    def failures(self) -> int:
+        """Items that failed in all days together."""
+        return sum(day.failures for day in self.days.values())
+
+    @property
+    def model_calls(self) -> int:
+        """Model calls in all days together."""
+        return sum(day.model_calls for day in self.days.values())

@@ -15,3 +15,7 @@ LEXICON_VERSION = 1
 
 #: What the `messages` asset reports of a day.
 MESSAGES_VERSION = 1
+
+#: Stands in every system prompt of ours, so that capture recognises the pipeline's own model traffic and keeps it out
+#: of refinement.
+OWN_TRAFFIC_MARKER = "[rivet_pipeline refinement request: not a conversation]"

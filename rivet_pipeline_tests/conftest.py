@@ -25,7 +25,7 @@ def server() -> Iterator[EmbeddedServer]:
         embedded = EmbeddedServer(Path(folder) / "postgres")
         embedded.start()
         try:
-            with connect(embedded.url("postgres"), autocommit=True) as connection:
+            with connect(embedded.url("postgres")) as connection:
                 connection.execute(f"CREATE DATABASE {_TEMPLATE}")
             with connect(embedded.url(_TEMPLATE)) as connection:
                 apply_migrations(connection)
@@ -38,10 +38,10 @@ def server() -> Iterator[EmbeddedServer]:
 def database_url(server: EmbeddedServer) -> Iterator[str]:
     """The address of a fresh, migrated database."""
     name = f"test_{os.getpid()}_{next(_numbers)}"
-    with connect(server.url("postgres"), autocommit=True) as connection:
+    with connect(server.url("postgres")) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
     yield server.url(name)
-    with connect(server.url("postgres"), autocommit=True) as connection:
+    with connect(server.url("postgres")) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 

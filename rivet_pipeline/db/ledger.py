@@ -33,13 +33,13 @@ def retry_delay(cause: Cause, attempts: int, retry_after: float | None = None) -
         return PERMANENT_RETRY
     if cause == "content" and attempts >= MAX_CONTENT_ATTEMPTS:
         return None
-    doubled = min(_FIRST_DELAY * 2 ** min(attempts - 1, 16), _LONGEST_DELAY)
+    doubled = min(_FIRST_DELAY * (1 << min(attempts - 1, 16)), _LONGEST_DELAY)
     delay = doubled * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret
     return max(delay, timedelta(seconds=retry_after or 0.0))
 
 
 def record_failure(connection: Connection, *, stage: str, item: str, error: ModelError, day: date | None) -> None:
-    """Counts one more failure of an item and sets when it is tried next. Does not commit."""
+    """Counts one more failure of an item and sets when it is tried next. Runs in the caller's transaction."""
     row = connection.execute(
         "SELECT attempts FROM ros_failures WHERE stage = %s AND item = %s FOR UPDATE", [stage, item]
     ).fetchone()
@@ -66,12 +66,12 @@ def record_failure(connection: Connection, *, stage: str, item: str, error: Mode
 
 
 def clear_failures(connection: Connection, *, stage: str, items: Iterable[str]) -> None:
-    """Forgets the failures of items that have succeeded. Does not commit."""
+    """Forgets the failures of items that have succeeded. Runs in the caller's transaction."""
     connection.execute("DELETE FROM ros_failures WHERE stage = %s AND item = ANY(%s)", [stage, list(items)])
 
 
 def mark_seen(connection: Connection, *, stage: str, conversation_id: UUID, revision: int) -> None:
-    """Says that a stage has nothing left to do in a conversation up to `revision`. Does not commit.
+    """Says that a stage has nothing left to do in a conversation up to `revision`. Runs in the caller's transaction.
 
     `revision` must have been read before the work was selected, so that a write in between makes it pending again.
     """

@@ -81,14 +81,11 @@ def apply_migrations(connection: Connection, folder: Path | None = None) -> list
     """
     migrations = read_migrations(folder)
     check_extensions(connection)
-    connection.commit()
     applied_now: list[str] = []
     connection.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
-    connection.commit()
     try:
         connection.execute(_LEDGER)
         rows = connection.execute("SELECT name, checksum FROM ros_migrations").fetchall()
-        connection.commit()
         ledger = {row["name"]: row["checksum"] for row in rows}
         _refuse_drift(migrations, ledger)
         for migration in migrations:
@@ -96,9 +93,7 @@ def apply_migrations(connection: Connection, folder: Path | None = None) -> list
                 _apply(connection, migration)
                 applied_now.append(migration.name)
     finally:
-        connection.rollback()
         connection.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
-        connection.commit()
     return applied_now
 
 

@@ -1,6 +1,7 @@
 """Connections to the store. Only connection handling belongs here; SQL stands in the rooms that need it.
 
-Every session speaks UTC and reads dictionaries-by-name rows where the caller asks for them.
+Every session speaks UTC, gives rows as dictionaries and commits each statement by itself: a transaction is always an
+explicit `with connection.transaction()` block, so that no read leaves one open behind it.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _SESSION_OPTIONS = f"-c timezone=UTC -c idle_in_transaction_session_timeout={IDL
 
 def _configure(connection: Connection) -> None:
     register_vector(connection)
-    connection.commit()
 
 
 def _arguments(application_name: str) -> dict[str, Any]:
     return {
+        "autocommit": True,
         "row_factory": dict_row,
         "options": _SESSION_OPTIONS,
         "application_name": application_name,
@@ -47,10 +48,10 @@ def explain(error: psycopg.Error) -> StoreUnavailableError:
     )
 
 
-def connect(url: str, *, application_name: str = "rivet", autocommit: bool = False) -> Connection:
+def connect(url: str, *, application_name: str = "rivet") -> Connection:
     """One connection with dict rows, in UTC. Raises `StoreUnavailableError` with the action when it fails."""
     try:
-        connection: Connection = psycopg.connect(url, autocommit=autocommit, **_arguments(application_name))
+        connection: Connection = psycopg.connect(url, **_arguments(application_name))
     except psycopg.OperationalError as error:
         raise explain(error) from error
     except psycopg.ProgrammingError as error:
@@ -60,8 +61,6 @@ def connect(url: str, *, application_name: str = "rivet", autocommit: bool = Fal
         ) from error
     if connection.execute("SELECT to_regtype('halfvec') AS found").fetchone() != {"found": None}:
         register_vector(connection)
-    if not autocommit:
-        connection.commit()
     return connection
 
 

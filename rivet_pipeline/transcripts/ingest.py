@@ -1,24 +1,77 @@
-"""Writes captured messages into the store: the one writer that every way in goes through."""
+"""Writes captured messages into the store: the one writer that every way in goes through.
+
+Cleaning, caps, identity, order and the lock are decided here, so that a live hook, an import and a write tool leave the
+same rows. Reading files and speaking HTTP do not belong here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
+from psycopg.pq import TransactionStatus
+from psycopg.types.json import Jsonb
+
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, ToolResult
+from rivet_pipeline.transcripts.cleaning import cap_utf16, clean_event_id, clean_json, clean_text, utf16_units
+from rivet_pipeline.transcripts.records import MessageRecord, Role, SessionRecord, ToolResult
+from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
+
+#: The write surface's cap on content and on tool_result, in UTF-16 code units (seed: capture metadata).
+CAPTURE_CAP = 16_000
+
+#: A clock may be ahead by this much; a message from further in the future is placed at the moment of its capture and
+#: keeps its own time in `metadata.event_ts`, so that it does not win recency for ever.
+CLOCK_SKEW = timedelta(minutes=5)
+
+_MAX_TITLE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What one batch did. `known` were there already; `filled` are late tool results that found their call."""
+    """What one batch did. `known` were there already; `filled` of them took a tool result that came late."""
 
     conversation_id: UUID
     new: int
     known: int
     filled: int
+
+
+@dataclass(slots=True)
+class _Row:
+    """One row on its way into ros_messages."""
+
+    event_id: str
+    role: Role
+    content: str
+    tool_name: str | None
+    tool_args: Any
+    tool_result: str | None
+    metadata: dict[str, Any]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What is known of a row that is in the store already."""
+
+    digest: str
+    awaits_result: bool
+    truncated: bool
+    empty: bool
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a batch comes to once it is held against the store."""
+
+    inserts: dict[str, _Row] = field(default_factory=dict)
+    fills: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    known: int = 0
 
 
 def write_batch(
@@ -31,5 +84,291 @@ def write_batch(
     cap: int | None = None,
     now: datetime | None = None,
 ) -> WriteResult:
-    """Stores a batch of one conversation in one transaction. Not there yet."""
-    raise RuntimeError
+    """Stores a batch of one conversation in one transaction; it is durable when the call returns.
+
+    The session is locked first, so the same batch from many writers leaves each event once. `cap` bounds content and
+    tool_result in UTF-16 units and records the true lengths. `first_day` is the first partition; `now` is for tests.
+    Raises `psycopg.Error` with nothing written when the store fails.
+    """
+    if connection.info.transaction_status is not TransactionStatus.IDLE:
+        raise RuntimeError("write_batch commits: it needs a connection without an open transaction")
+    moment = now or datetime.now(UTC)
+    session = _clean_session(session, items)
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [session.session_key])
+        times = _Clock(moment)
+        conversation_id, last_time = _upsert_conversation(connection, session, items, first_day, times)
+        rows = [_row(item, times.place(item, last_time), cap) for item in items]
+        plan = _plan(rows, items, _stored(connection, conversation_id, rows))
+        _insert(connection, conversation_id, session, plan.inserts.values())
+        _fill(connection, conversation_id, plan.fills)
+        _touch(connection, conversation_id, plan, moment, finalize=finalize)
+    return WriteResult(conversation_id, new=len(plan.inserts), known=plan.known, filled=len(plan.fills))
+
+
+class _Clock:
+    """Gives every item a time: its own, a bounded one, or that of the item before it."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self._last: datetime | None = None
+
+    def place(self, item: MessageRecord | ToolResult, before: datetime | None) -> tuple[datetime, dict[str, str]]:
+        """The item's time and what the metadata should say about it."""
+        if item.created_at is None:
+            placed, note = self._last or before or self.now, {"time_source": "position"}
+            if isinstance(item, ToolResult):
+                note = {}
+        elif item.created_at > self.now + CLOCK_SKEW:
+            placed, note = self.now, {"time_source": "capture", "event_ts": item.created_at.isoformat()}
+        else:
+            placed, note = item.created_at, {}
+        if isinstance(item, MessageRecord):
+            self._last = placed
+        return placed, note
+
+    def first(self, items: Sequence[MessageRecord | ToolResult]) -> datetime:
+        """The earliest stated time of a batch, else now."""
+        stated = [item.created_at for item in items if item.created_at is not None]
+        return min([time for time in stated if time <= self.now + CLOCK_SKEW] or [self.now])
+
+
+def _clean_session(session: SessionRecord, items: Sequence[MessageRecord | ToolResult]) -> SessionRecord:
+    settings: Mapping[str, Any] = clean_json(dict(session.settings))
+    if any(isinstance(item, MessageRecord) and OWN_TRAFFIC_MARKER in item.content for item in items):
+        settings = {**settings, "noise": True, "noise_reason": "the pipeline's own model traffic"}
+    return SessionRecord(
+        session_key=clean_text(session.session_key),
+        agent=clean_text(session.agent),
+        channel=clean_text(session.channel),
+        title=clean_text(session.title).strip()[:_MAX_TITLE] or None if session.title else None,
+        settings=settings,
+        task_id=session.task_id,
+    )
+
+
+def _upsert_conversation(
+    connection: Connection,
+    session: SessionRecord,
+    items: Sequence[MessageRecord | ToolResult],
+    first_day: date,
+    clock: _Clock,
+) -> tuple[UUID, datetime | None]:
+    """The conversation's id and the time of its last message (None when it is new).
+
+    Its day is set here once: that of the earliest message, kept between the first partition and today.
+    """
+    began = clock.first(items).astimezone(UTC)
+    day = min(max(began.date(), first_day), clock.now.astimezone(UTC).date())
+    row = connection.execute(
+        """
+        INSERT INTO ros_conversations
+            (session_key, agent, channel, title, settings, task_id, day, created_at, updated_at)
+        VALUES (%(session_key)s, %(agent)s, %(channel)s, %(title)s, %(settings)s, %(task_id)s, %(day)s,
+                %(began)s, %(began)s)
+        ON CONFLICT (session_hash, agent) DO UPDATE SET
+            title = coalesce(excluded.title, ros_conversations.title),
+            settings = ros_conversations.settings || excluded.settings,
+            task_id = coalesce(excluded.task_id, ros_conversations.task_id)
+        RETURNING id, revision, updated_at
+        """,
+        {
+            "session_key": session.session_key,
+            "agent": session.agent,
+            "channel": session.channel,
+            "title": session.title,
+            "settings": Jsonb(dict(session.settings)),
+            "task_id": session.task_id,
+            "day": day,
+            "began": began,
+        },
+    ).fetchone()
+    assert row is not None
+    return row["id"], row["updated_at"] if row["revision"] else None
+
+
+def _row(item: MessageRecord | ToolResult, placed: tuple[datetime, dict[str, str]], cap: int | None) -> _Row:
+    created_at, time_note = placed
+    metadata: dict[str, Any] = {**clean_json(dict(item.metadata)), **time_note}
+    tool_result = None if item.tool_result is None else clean_text(item.tool_result)
+    content = clean_text(item.content) if isinstance(item, MessageRecord) else ""
+    if cap is not None:
+        content = _capped(content, cap, metadata, "full_content_length")
+        if tool_result is not None:
+            tool_result = _capped(tool_result, cap, metadata, "full_tool_result_length")
+    if isinstance(item, ToolResult):
+        return _Row(clean_event_id(item.event_id), "tool", "", None, None, tool_result, metadata, created_at)
+    return _Row(
+        clean_event_id(item.event_id),
+        item.role,
+        content,
+        clean_text(item.tool_name) if item.tool_name else None,
+        clean_json(item.tool_args),
+        tool_result,
+        metadata,
+        created_at,
+    )
+
+
+def _capped(text: str, cap: int, metadata: dict[str, Any], length_key: str) -> str:
+    kept = cap_utf16(text, cap)
+    if len(kept) < len(text):
+        metadata["truncated"] = True
+        metadata[length_key] = utf16_units(text)
+    return kept
+
+
+def _digest(role: str, content: str) -> str:
+    return hashlib.md5(f"{role}\n{content}".encode(), usedforsecurity=False).hexdigest()
+
+
+def _result_id(event_id: str) -> str:
+    """The event id of a result whose call has not been seen."""
+    return clean_event_id(f"result:{event_id}")
+
+
+def _clash_id(row: _Row) -> str:
+    """The event id of a row whose own id came before with another content: kept beside it, never dropped."""
+    digest = hashlib.sha256(f"{row.role}\n{row.content}\n{row.tool_result}".encode()).hexdigest()
+    return clean_event_id(f"{row.event_id[:180]}#{digest[:16]}")
+
+
+def _stored(connection: Connection, conversation_id: UUID, rows: Sequence[_Row]) -> dict[str, _Stored]:
+    wanted = {row.event_id for row in rows} | {_clash_id(row) for row in rows}
+    wanted |= {_result_id(row.event_id) for row in rows}
+    found = connection.execute(
+        """
+        SELECT event_id, md5(role || E'\\n' || content) AS digest, tool_result IS NULL AS awaits_result,
+               coalesce(metadata ->> 'truncated', '') = 'true' AS truncated, content = '' AS empty
+        FROM ros_messages WHERE conversation_id = %s AND event_id = ANY(%s)
+        """,
+        [conversation_id, list(wanted)],
+    ).fetchall()
+    return {
+        row["event_id"]: _Stored(row["digest"], row["awaits_result"], row["truncated"], row["empty"]) for row in found
+    }
+
+
+def _plan(rows: Sequence[_Row], items: Sequence[MessageRecord | ToolResult], stored: Mapping[str, _Stored]) -> _Plan:
+    plan = _Plan()
+    for row, item in zip(rows, items, strict=True):
+        if isinstance(item, ToolResult):
+            _plan_result(plan, row, stored)
+        else:
+            _plan_message(plan, row, stored)
+    return plan
+
+
+def _plan_message(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
+    pending = plan.inserts.get(row.event_id)
+    there = stored.get(row.event_id)
+    if pending is None and there is None:
+        plan.inserts[row.event_id] = row
+        return
+    if pending is not None:
+        same = _digest(pending.role, pending.content) == _digest(row.role, row.content)
+    else:
+        assert there is not None
+        same = (
+            there.truncated
+            or bool(row.metadata.get("truncated"))
+            or row.content == ""
+            or there.digest == _digest(row.role, row.content)
+        )
+    if not same:
+        _plan_clash(plan, row, stored)
+    elif row.tool_result is not None:
+        _plan_fill(plan, row, stored)
+    else:
+        plan.known += 1
+
+
+def _plan_result(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
+    if row.event_id in plan.inserts or row.event_id in stored:
+        _plan_fill(plan, row, stored)
+        return
+    orphan = _result_id(row.event_id)
+    if orphan in stored or orphan in plan.inserts:
+        plan.known += 1
+        return
+    row.event_id = orphan
+    plan.inserts[orphan] = row
+
+
+def _plan_fill(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
+    """A result for a row that is there: merged into it when it still waits for one, else known."""
+    assert row.tool_result is not None
+    pending = plan.inserts.get(row.event_id)
+    if pending is not None and pending.tool_result is None:
+        pending.tool_result = row.tool_result
+        pending.metadata.update(row.metadata)
+        pending.metadata.pop("pending_result", None)
+        return
+    plan.known += 1
+    if pending is None and stored[row.event_id].awaits_result and row.event_id not in plan.fills:
+        plan.fills[row.event_id] = (row.tool_result, {**row.metadata, "pending_result": False})
+
+
+def _plan_clash(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
+    clash = _clash_id(row)
+    if clash in stored or clash in plan.inserts:
+        plan.known += 1
+        return
+    row.metadata["clashes_with"] = row.event_id
+    row.event_id = clash
+    plan.inserts[clash] = row
+
+
+def _insert(connection: Connection, conversation_id: UUID, session: SessionRecord, rows: Iterable[_Row]) -> None:
+    statement = """
+        COPY ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args, tool_result,
+                           metadata, created_at) FROM STDIN
+    """
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for row in rows:
+            copy.write_row(
+                (
+                    conversation_id,
+                    row.event_id,
+                    session.agent,
+                    session.channel,
+                    row.role,
+                    row.content,
+                    row.tool_name,
+                    None if row.tool_args is None else Jsonb(row.tool_args),
+                    row.tool_result,
+                    Jsonb(row.metadata),
+                    row.created_at,
+                )
+            )
+
+
+def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tuple[str, dict[str, Any]]]) -> None:
+    # What the row's metadata says already stays as it was: the fill may only add.
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            """
+            UPDATE ros_messages
+            SET tool_result = %s,
+                metadata = (%s::jsonb || (metadata - 'pending_result')) || '{"pending_result": false}'
+            WHERE conversation_id = %s AND event_id = %s AND tool_result IS NULL
+            """,
+            [(result, Jsonb(metadata), conversation_id, event_id) for event_id, (result, metadata) in fills.items()],
+        )
+
+
+def _touch(connection: Connection, conversation_id: UUID, plan: _Plan, now: datetime, *, finalize: bool) -> None:
+    """Counts the write, moves the conversation's last activity, reopens it on new words, and closes it last."""
+    changed = bool(plan.inserts or plan.fills)
+    latest = max((row.created_at for row in plan.inserts.values()), default=None)
+    connection.execute(
+        """
+        UPDATE ros_conversations
+        SET revision = revision + %(changed)s::boolean::int,
+            updated_at = greatest(CASE WHEN revision = 0 THEN '-infinity' ELSE updated_at END,
+                                  coalesce(least(%(latest)s::timestamptz, %(now)s), updated_at)),
+            active = CASE WHEN %(finalize)s THEN false WHEN %(changed)s THEN true ELSE active END
+        WHERE id = %(id)s
+        """,
+        {"changed": changed, "latest": latest, "now": now, "finalize": finalize, "id": conversation_id},
+    )

@@ -1,0 +1,95 @@
+"""Opens the store a process is configured for: the embedded server or the one of RIVETOS_PG_URL, migrated and ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from rivet_pipeline.db.embedded import EmbeddedServer
+from rivet_pipeline.db.migrations import apply_migrations
+from rivet_pipeline.db.pool import connect
+from rivet_pipeline.errors import StoreUnavailableError
+from rivet_pipeline.settings import Settings
+
+#: The database of the store on the embedded server; Dagster's own storage stands beside it.
+DATABASE = "rivetos"
+DAGSTER_DATABASE = "rivetos_dagster"
+
+
+def embedded_server(settings: Settings) -> EmbeddedServer:
+    """The embedded server of this home, running or not."""
+    return EmbeddedServer(settings.home / "postgres")
+
+
+def store_url(settings: Settings) -> str:
+    """The address of the store, whether or not a server runs there."""
+    if settings.pg_url is not None:
+        return settings.pg_url.get_secret_value()
+    return embedded_server(settings).url(DATABASE)
+
+
+def dagster_url(settings: Settings) -> str:
+    """The address of Dagster's database, on the store's server, spelt for SQLAlchemy and psycopg2."""
+    url = store_url(settings)
+    parts = urlsplit(url)
+    scheme = "postgresql+psycopg2"
+    if settings.pg_url is None:
+        return f"{scheme}{embedded_server(settings).url(DAGSTER_DATABASE).removeprefix('postgresql')}"
+    name = str(conninfo_to_dict(url).get("dbname") or DATABASE) + "_dagster"
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{scheme}://{parts.netloc}/{name}{query}"
+
+
+@contextmanager
+def open_store(settings: Settings) -> Iterator[str]:
+    """The migrated store's address, for the length of the block.
+
+    An embedded server that is not running is started, and stopped at the end again; one that runs is left alone.
+    Raises `StoreUnavailableError` with the action when the store can not be had.
+    """
+    server = embedded_server(settings) if settings.pg_url is None else None
+    started = server.start() if server is not None else False
+    try:
+        prepare(settings)
+        yield store_url(settings)
+    finally:
+        if server is not None and started:
+            server.stop()
+
+
+def prepare(settings: Settings) -> list[str]:
+    """Makes the embedded server's database if it is missing, and applies the migrations; returns those applied now."""
+    if settings.pg_url is None:
+        create_database(embedded_server(settings).url("postgres"), DATABASE)
+    with connect(store_url(settings)) as connection:
+        return apply_migrations(connection)
+
+
+def prepare_dagster(settings: Settings) -> None:
+    """Makes Dagster's database on the store's server if it is missing."""
+    name = urlsplit(dagster_url(settings)).path.lstrip("/")
+    maintenance = embedded_server(settings).url("postgres") if settings.pg_url is None else store_url(settings)
+    create_database(maintenance, name)
+
+
+def create_database(url: str, name: str) -> None:
+    """Makes a database through a connection to another one of the same server, unless it is there.
+
+    Raises `StoreUnavailableError` when the account may not make one.
+    """
+    with connect(url) as connection:
+        if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+            return
+        try:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        except psycopg.errors.DuplicateDatabase:
+            return
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise StoreUnavailableError(
+                f"the account of RIVETOS_PG_URL may not create the database {name}; create it, or grant CREATEDB."
+            ) from error

@@ -1,0 +1,239 @@
+"""Captured words are kept: once each, in order, whatever arrives and however often."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from rivet_pipeline.db.pool import Connection, Pool, connect
+from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, WriteResult, write_batch
+from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, ToolResult
+from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
+
+FIRST_DAY = date(2022, 11, 1)
+SESSION = SessionRecord("test:one", "opus", "test")
+NOON = datetime(2026, 3, 8, 12, tzinfo=UTC)
+
+
+def message(number: int, content: str | None = None, **more: Any) -> MessageRecord:
+    return MessageRecord(
+        event_id=f"e{number}",
+        role=more.pop("role", "user"),
+        content=f"message {number}" if content is None else content,
+        created_at=more.pop("created_at", NOON + timedelta(seconds=number)),
+        **more,
+    )
+
+
+def write(connection: Connection, *items: MessageRecord | ToolResult, **more: Any) -> WriteResult:
+    return write_batch(connection, more.pop("session", SESSION), items, first_day=FIRST_DAY, **more)
+
+
+def rows(connection: Connection, columns: str = "event_id, content") -> list[dict[str, Any]]:
+    return connection.execute(f"SELECT {columns} FROM ros_messages ORDER BY created_at, seq").fetchall()
+
+
+def test_the_same_batch_twice_adds_nothing(connection: Connection) -> None:
+    first = write(connection, message(1), message(2))
+    second = write(connection, message(1), message(2))
+    assert (first.new, first.known) == (2, 0)
+    assert (second.new, second.known) == (0, 2)
+    assert first.conversation_id == second.conversation_id
+    assert len(rows(connection)) == 2
+
+
+def test_twenty_writers_leave_each_event_once_and_all_succeed(pool: Pool) -> None:
+    batch = [message(number) for number in range(50)]
+    results: list[WriteResult] = []
+
+    def send() -> None:
+        with pool.connection() as connection:
+            results.append(write(connection, *batch, batch[0]))
+
+    threads = [threading.Thread(target=send) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 20
+    assert sum(result.new for result in results) == 50
+    with pool.connection() as connection:
+        assert len(rows(connection)) == 50
+        assert connection.execute("SELECT count(*) AS n FROM ros_conversations").fetchone() == {"n": 1}
+
+
+def test_rows_with_one_timestamp_keep_their_order(connection: Connection) -> None:
+    write(connection, *[message(number, created_at=NOON) for number in range(30)])
+    assert [row["event_id"] for row in rows(connection)] == [f"e{number}" for number in range(30)]
+
+
+def test_a_late_result_fills_its_call_once(connection: Connection) -> None:
+    call = message(1, "", role="tool", tool_name="Bash", tool_args={"command": "ls"}, metadata={"pending_result": True})
+    write(connection, call)
+    filled = write(connection, ToolResult(SESSION, "e1", "file.txt", {"exit": 0}))
+    again = write(connection, ToolResult(SESSION, "e1", "file.txt"))
+    assert (filled.filled, again.filled, again.known) == (1, 0, 1)
+    row = rows(connection, "tool_result, metadata, tool_args")[0]
+    assert row["tool_result"] == "file.txt"
+    assert row["metadata"] == {"exit": 0, "pending_result": False}
+    assert row["tool_args"] == {"command": "ls"}
+
+
+def test_a_result_in_the_same_batch_is_merged(connection: Connection) -> None:
+    write(connection, message(1, "", role="tool", tool_name="Bash"), ToolResult(SESSION, "e1", "done"))
+    assert rows(connection, "event_id, tool_result") == [{"event_id": "e1", "tool_result": "done"}]
+
+
+def test_a_result_without_its_call_is_a_message_of_its_own(connection: Connection) -> None:
+    orphan = ToolResult(SESSION, "call-9", "the answer", created_at=NOON)
+    assert write(connection, orphan).new == 1
+    assert write(connection, orphan).known == 1
+    assert rows(connection, "role, tool_result") == [{"role": "tool", "tool_result": "the answer"}]
+
+
+def test_one_id_with_two_contents_keeps_both(connection: Connection) -> None:
+    write(connection, message(1, "first"))
+    second = write(connection, message(1, "second"))
+    again = write(connection, message(1, "second"))
+    assert (second.new, again.new) == (1, 0)
+    assert sorted(row["content"] for row in rows(connection)) == ["first", "second"]
+
+
+def test_texts_are_capped_with_their_true_length(connection: Connection) -> None:
+    text = "x" * (CAPTURE_CAP - 1) + "🚀 tail"
+    write(connection, message(1, text, tool_result="y" * 20_000, tool_name="Read"), cap=CAPTURE_CAP)
+    row = rows(connection, "content, tool_result, metadata")[0]
+    assert row["content"] == "x" * (CAPTURE_CAP - 1)
+    assert row["metadata"] == {
+        "truncated": True,
+        "full_content_length": CAPTURE_CAP + 6,
+        "full_tool_result_length": 20_000,
+    }
+    assert write(connection, message(1, text, tool_name="Read"), cap=CAPTURE_CAP).known == 1
+
+
+def test_text_that_postgres_refuses_is_stored_readably(connection: Connection) -> None:
+    write(connection, message(1, "nul \x00 and \ud83d", metadata={"k": "\x00"}, tool_args=["\ud800"], tool_name="t"))
+    row = rows(connection, "content, metadata, tool_args")[0]
+    assert row["content"] == "nul \ufffd and \ufffd"
+    assert row["metadata"]["k"] == "\ufffd"
+
+
+def test_six_kilobyte_names_are_stored(connection: Connection) -> None:
+    session = SessionRecord("k" * 6000, "opus", "test", title="t" * 6000)
+    assert write(connection, message(1), session=session).new == 1
+    assert write(connection, message(1), session=session).known == 1
+
+
+def test_a_conversation_belongs_for_ever_to_the_day_it_began(connection: Connection) -> None:
+    write(connection, message(1, created_at=datetime(2026, 3, 7, 23, 59, 59, tzinfo=UTC)))
+    write(connection, message(2, created_at=datetime(2026, 3, 9, 0, 0, tzinfo=UTC)))
+    write(connection, message(3, created_at=datetime(2026, 3, 1, 0, 0, tzinfo=UTC)))
+    row = connection.execute("SELECT day, updated_at, revision FROM ros_conversations").fetchone()
+    assert row == {"day": date(2026, 3, 7), "updated_at": datetime(2026, 3, 9, tzinfo=UTC), "revision": 3}
+
+
+def test_days_are_kept_between_the_first_partition_and_today(connection: Connection) -> None:
+    old = SessionRecord("test:old", "opus", "test")
+    future = SessionRecord("test:future", "opus", "test")
+    write(connection, message(1, created_at=datetime(1999, 1, 1, tzinfo=UTC)), session=old)
+    write(connection, message(1, created_at=datetime(2031, 1, 1, tzinfo=UTC)), session=future, now=NOON)
+    days = connection.execute("SELECT session_key, day FROM ros_conversations ORDER BY session_key").fetchall()
+    assert [row["day"] for row in days] == [NOON.date(), FIRST_DAY]
+    row = rows(connection, "created_at, metadata")[-1]
+    assert row["created_at"] == NOON
+    assert row["metadata"]["event_ts"].startswith("2031-01-01")
+
+
+def test_a_message_without_time_follows_the_one_before(connection: Connection) -> None:
+    write(connection, message(1), message(2, created_at=None), message(3))
+    assert [row["event_id"] for row in rows(connection)] == ["e1", "e2", "e3"]
+
+
+def test_settings_are_merged_and_titles_kept(connection: Connection) -> None:
+    write(connection, message(1), session=SessionRecord("s", "a", "c", title="A title", settings={"cwd": "/x"}))
+    write(connection, message(2), session=SessionRecord("s", "a", "c", settings={"last_event": "Stop"}))
+    row = connection.execute("SELECT title, settings FROM ros_conversations").fetchone()
+    assert row == {"title": "A title", "settings": {"cwd": "/x", "last_event": "Stop"}}
+
+
+def test_finalize_closes_last_and_new_words_reopen(connection: Connection) -> None:
+    write(connection, message(1), finalize=True)
+    assert connection.execute("SELECT active FROM ros_conversations").fetchone() == {"active": False}
+    write(connection, message(1))
+    assert connection.execute("SELECT active FROM ros_conversations").fetchone() == {"active": False}
+    write(connection, message(2))
+    assert connection.execute("SELECT active FROM ros_conversations").fetchone() == {"active": True}
+
+
+def test_our_own_model_traffic_is_a_noise_session(connection: Connection) -> None:
+    write(connection, *[message(n, f"{OWN_TRAFFIC_MARKER} Summarise {n}") for n in range(12)])
+    assert connection.execute("SELECT count(*) AS n FROM ros_pending_leaf_summaries").fetchone() == {"n": 0}
+
+
+def test_ten_messages_are_due_at_once_and_nine_are_not(connection: Connection) -> None:
+    now = datetime.now(UTC)
+    for key, count in (("ten", 10), ("nine", 9), ("heartbeat:x", 12)):
+        session = SessionRecord(key, "opus", "test")
+        write(connection, *[message(n, created_at=now) for n in range(count)], session=session)
+    due = connection.execute(
+        "SELECT c.session_key, p.due"
+        " FROM ros_pending_leaf_summaries p JOIN ros_conversations c ON c.id = p.conversation_id"
+    ).fetchall()
+    assert due == [{"session_key": "ten", "due": "full"}]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM ros_messages",
+        "TRUNCATE ros_messages CASCADE",
+        "UPDATE ros_messages SET content = 'other'",
+        "UPDATE ros_messages SET created_at = now()",
+        "UPDATE ros_messages SET metadata = '{}', tool_result = 'r' WHERE event_id = 'e2'",
+        "UPDATE ros_messages SET tool_result = 'another' WHERE event_id = 'e1'",
+        "DELETE FROM ros_conversations",
+        "UPDATE ros_conversations SET day = '2020-01-01'",
+    ],
+)
+def test_nothing_changes_or_removes_a_captured_word(connection: Connection, statement: str) -> None:
+    write(connection, message(1, tool_result="r", tool_name="t"), message(2, "", tool_name="t", metadata={"k": 1}))
+    with pytest.raises(psycopg.Error), connection.transaction():
+        connection.execute(statement)
+    assert len(rows(connection)) == 2
+
+
+_ENDLESS_WRITER = """
+import sys
+from datetime import date
+from rivet_pipeline.db.pool import connect
+from rivet_pipeline.transcripts.ingest import write_batch
+from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
+connection = connect(sys.argv[1])
+session = SessionRecord("test:killed", "opus", "test")
+for number in range(1_000_000):
+    write_batch(connection, session, [MessageRecord(f"e{number}", "user", "word " * 200)], first_day=date(2022, 11, 1))
+    print(number, flush=True)
+"""
+
+
+def test_an_acknowledged_write_survives_kill_nine(database_url: str) -> None:
+    writer = subprocess.Popen([sys.executable, "-c", _ENDLESS_WRITER, database_url], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    acknowledged = [int(writer.stdout.readline()) for _ in range(40)]
+    os.kill(writer.pid, signal.SIGKILL)
+    acknowledged += [int(line) for line in writer.stdout.read().split()]
+    writer.stdout.close()
+    writer.wait()
+    with connect(database_url) as connection:
+        stored = {int(row["event_id"][1:]) for row in rows(connection)}
+    assert set(acknowledged) <= stored
+    assert stored <= set(range(max(acknowledged) + 2))

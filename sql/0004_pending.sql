@@ -17,6 +17,7 @@ AS $$
           AND (next_attempt_at IS NULL OR next_attempt_at > now()))
 $$;
 
+-- While a model service is down its stage rests until the next probe, with one ledger row for all of it: item 'service'.
 -- Conversations whose messages a stage has not all seen.
 CREATE VIEW ros_unseen_conversations AS
 SELECT stages.stage, c.id AS conversation_id, c.day, c.revision, c.updated_at,
@@ -36,6 +37,7 @@ WHERE u.stage = 'message_embeddings'
   AND NOT EXISTS (
       SELECT 1 FROM ros_embeddings AS e
       WHERE e.model_id = f.id AND e.owner_kind = 'message' AND e.owner_id = m.id AND e.content_hash = m.text_hash)
+  AND NOT ros_is_blocked('message_embeddings', 'service')
   AND NOT ros_is_blocked('message_embeddings', m.id::text);
 
 CREATE VIEW ros_pending_summary_embeddings AS
@@ -46,6 +48,7 @@ CROSS JOIN (SELECT id FROM ros_embedding_models WHERE filling) AS f
 WHERE NOT EXISTS (
       SELECT 1 FROM ros_embeddings AS e
       WHERE e.model_id = f.id AND e.owner_kind = 'summary' AND e.owner_id = s.id AND e.content_hash = s.text_hash)
+  AND NOT ros_is_blocked('summary_embeddings', 'service')
   AND NOT ros_is_blocked('summary_embeddings', s.id::text);
 
 -- Conversations with messages in no leaf yet, and why they are due now (due IS NULL: not yet).
@@ -68,7 +71,9 @@ CROSS JOIN ros_batch_rules() AS r;
 
 CREATE VIEW ros_pending_leaf_summaries AS
 SELECT conversation_id, day, waiting, due FROM ros_unsummarised
-WHERE due IS NOT NULL AND NOT ros_is_blocked('leaf_summaries', conversation_id::text);
+WHERE due IS NOT NULL
+  AND NOT ros_is_blocked('leaf_summaries', 'service')
+  AND NOT ros_is_blocked('leaf_summaries', conversation_id::text);
 
 CREATE VIEW ros_pending_parent_summaries AS
 SELECT o.conversation_id, c.day, o.parent_kind, o.waiting,
@@ -88,17 +93,20 @@ JOIN ros_conversations AS c ON c.id = o.conversation_id
 CROSS JOIN ros_batch_rules() AS r
 WHERE (o.waiting >= o.batch OR (o.waiting >= o.least AND c.updated_at <= now() - r.leaf_idle))
   AND NOT ros_is_noise(c.session_key, c.settings)
+  AND NOT ros_is_blocked(o.parent_kind || '_summaries', 'service')
   AND NOT ros_is_blocked(o.parent_kind || '_summaries', o.conversation_id::text);
 
--- Every stage's days with work: what the sensor asks.
+-- Every stage's days with work. `timed`: only the passing of time made it due, so a schedule looks for it; a sensor
+-- answers the rest.
 CREATE VIEW ros_pending_days AS
-SELECT 'messages' AS stage, day, count(*) AS items
+SELECT 'messages' AS stage, day, false AS timed, count(*) AS items
 FROM ros_unseen_conversations WHERE stage = 'messages' GROUP BY day
 UNION ALL
-SELECT 'message_embeddings', day, count(*) FROM ros_pending_message_embeddings GROUP BY day
+SELECT 'message_embeddings', day, false, count(*) FROM ros_pending_message_embeddings GROUP BY day
 UNION ALL
-SELECT 'leaf_summaries', day, count(*) FROM ros_pending_leaf_summaries GROUP BY day
+SELECT 'leaf_summaries', day, due <> 'full', count(*) FROM ros_pending_leaf_summaries GROUP BY day, due <> 'full'
 UNION ALL
-SELECT parent_kind || '_summaries', day, count(*) FROM ros_pending_parent_summaries GROUP BY parent_kind, day
+SELECT parent_kind || '_summaries', day, due <> 'full', count(*)
+FROM ros_pending_parent_summaries GROUP BY parent_kind, day, due <> 'full'
 UNION ALL
-SELECT 'summary_embeddings', day, count(*) FROM ros_pending_summary_embeddings GROUP BY day;
+SELECT 'summary_embeddings', day, false, count(*) FROM ros_pending_summary_embeddings GROUP BY day;

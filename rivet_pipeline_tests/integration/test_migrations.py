@@ -37,15 +37,17 @@ def test_several_processes_may_start_at_once(server: EmbeddedServer) -> None:
 
 def test_an_edited_migration_is_refused(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "0001_analyser.sql").write_text("SELECT 1")
-    with connect(database_url) as connection, pytest.raises(StoreUnavailableError, match="0001_analyser was edited"):
+    with connect(database_url) as connection:
         connection.execute("DELETE FROM ros_migrations WHERE name <> '0001_analyser'")
-        apply_migrations(connection, tmp_path)
+        with pytest.raises(StoreUnavailableError, match="0001_analyser was edited"):
+            apply_migrations(connection, tmp_path)
 
 
 def test_a_database_from_a_newer_version_is_refused(database_url: str) -> None:
-    with connect(database_url) as connection, pytest.raises(StoreUnavailableError, match="9999_later"):
+    with connect(database_url) as connection:
         connection.execute("INSERT INTO ros_migrations (name, checksum) VALUES ('9999_later', 'x')")
-        apply_migrations(connection)
+        with pytest.raises(StoreUnavailableError, match="9999_later"):
+            apply_migrations(connection)
 
 
 def test_a_failing_migration_leaves_nothing_behind(database_url: str, tmp_path: Path) -> None:

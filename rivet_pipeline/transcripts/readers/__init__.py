@@ -6,13 +6,11 @@ from pathlib import Path
 
 from rivet_pipeline.transcripts.readers.claude_code import ClaudeCodeReader
 from rivet_pipeline.transcripts.readers.codex import CodexReader
+from rivet_pipeline.transcripts.readers.shared import HEAD_BYTES
 from rivet_pipeline.transcripts.records import Reader
 
 #: In the order in which they are asked.
 READERS: tuple[Reader, ...] = (ClaudeCodeReader(), CodexReader())
-
-#: How much of a file a reader is shown to recognise it.
-HEAD_BYTES = 64 * 1024
 
 
 def detect(path: Path) -> Reader | None:

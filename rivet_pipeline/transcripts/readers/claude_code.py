@@ -18,6 +18,7 @@ from typing import Any
 from rivet_pipeline.transcripts.cleaning import content_event_id
 from rivet_pipeline.transcripts.lines import Line, read_lines
 from rivet_pipeline.transcripts.readers.shared import (
+    HEAD_BYTES,
     SHAPE_ERRORS,
     ContentIds,
     RecentSet,
@@ -119,8 +120,9 @@ class _Row:
 
     line: int
     value: dict[str, Any]
-    #: Set for rows that only repeat what stands elsewhere: their ids do not meet those of the originals.
+    #: Keeps the ids of rows that repeat others of the same session apart from theirs.
     prefix: str = ""
+    #: What everything in the row is, when the row only repeats what stands elsewhere.
     kind: Kind | None = None
 
     @property
@@ -162,11 +164,10 @@ class ClaudeCodeReader:
         """Whether the file is a Claude Code session, judged by its name and its first 64 KiB."""
         if path.suffix != ".jsonl":
             return False
-        if any(_is_own(record) for record in head_records(head)):
-            return True
-        # The first row may be longer than the head, when a picture was pasted into the first prompt.
-        first = head.split(b"\n", 1)[0]
-        return b'"sessionId"' in first and b'"isSidechain"' in first and b'"message"' in first
+        if b"\n" in head or len(head) < HEAD_BYTES:
+            return any(_is_own(record) for record in head_records(head))
+        # The first row can be longer than the head, when a picture was pasted into the first prompt.
+        return all(key in head for key in (b'"parentUuid"', b'"isSidechain"', b'"message"', b'"content"'))
 
     def read(self, path: Path, *, agent: str, max_line: int, advance: Advance | None = None) -> Iterator[ReadItem]:
         """The file's records in file order, in constant memory. Raises `OSError` when it can not be read at all."""
@@ -224,7 +225,9 @@ class _Transcript:
 
     def take(self, line: Line) -> list[ReadItem]:
         """What one record comes to. A record of an unexpected shape is damaged and touches no other."""
-        row = _Row(line.number, line.value)
+        # A branched session begins with copies of the other one's rows.
+        copied = isinstance(line.value.get("forkedFrom"), dict)
+        row = _Row(line.number, line.value, kind="replay" if copied else None)
         items: list[ReadItem] = []
         if self.held is not None:
             items.extend(self._release(row))
@@ -584,7 +587,7 @@ def _spoken(row: _Row, text: str) -> list[_Said]:
     if mapping(value.get("origin")).get("kind") == "task-notification":
         return [_Said("system", "notice", text)]
     said = _split_prompt(text)
-    if _compacts(value) or isinstance(value.get("forkedFrom"), dict):
+    if _compacts(value):
         return [_Said(part.role, "replay", part.text) for part in said]
     return said
 

@@ -12,6 +12,9 @@ from typing import Any
 from rivet_pipeline.transcripts.cleaning import content_event_id
 from rivet_pipeline.transcripts.lines import Line, read_lines
 
+#: How much of a file a reader is shown to recognise it.
+HEAD_BYTES = 64 * 1024
+
 #: Longer titles are cut (seed: titles of 120 characters).
 MAX_TITLE = 120
 

@@ -159,9 +159,7 @@ def _import_demo(settings: Settings, url: str, console: Console) -> None:
             report = import_paths(
                 pool, [agent], first_day=settings.first_day, max_line=settings.import_max_line, agent=agent.name
             )
-            console.print(
-                f"Demo sessions of {agent.name}: {report.conversations} conversations, {report.new} messages"
-            )
+            console.print(f"Demo sessions of {agent.name}: {report.conversations} conversations, {report.new} messages")
 
 
 def _run(settings: Settings, home: Home, url: str, console: Console, began: float, *, once: bool) -> None:
@@ -187,9 +185,7 @@ def _run(settings: Settings, home: Home, url: str, console: Console, began: floa
         supervisor.stop()
 
 
-def _start_programs(
-    settings: Settings, home: Home, url: str, supervisor: Supervisor, console: Console
-) -> None:
+def _start_programs(settings: Settings, home: Home, url: str, supervisor: Supervisor, console: Console) -> None:
     shutil.copyfile(shipped("dagster.yaml"), home.dagster / "dagster.yaml")
     port = free_port()
     workspace = home.dagster / "workspace.yaml"
@@ -217,7 +213,14 @@ def _start_programs(
     )  # fmt: skip
     daemon = program("dagster-daemon", "dagster._daemon", "run", "-w", str(workspace))
     webserver = program(
-        "dagster-webserver", "dagster_webserver", "-h", "127.0.0.1", "-p", str(settings.dagster_port), "-w", str(workspace)
+        "dagster-webserver",
+        "dagster_webserver",
+        "-h",
+        "127.0.0.1",
+        "-p",
+        str(settings.dagster_port),
+        "-w",
+        str(workspace),
     )
     with console.status("Starting Dagster and the API …"):
         _wait(supervisor, "dagster-code", lambda: _listens(port), console)

@@ -184,9 +184,9 @@ def weight_of(statement: Statement) -> float:
         weight *= 0.35
     if BACKWARD.match(text):
         weight *= 0.8
-    words = len(text.split())
-    if words < 4 and voice not in {"user", "tool"} and not identifiers(text):
-        weight *= 0.4
+    says_little = len(_terms(text)) < 3 and not identifiers(text)
+    if says_little and voice != "tool" and not (CORRECTION.search(text) or DECISION.search(text)):
+        weight *= 0.45
     if voice == "tool" and " → " not in text:
         weight *= 0.8
     return weight * _VOICE_WEIGHT.get(voice, 1.0)

@@ -112,6 +112,7 @@ FILLER = _any_of(
     "let me|let us|let's (?:see|check|look|start)",
     "i'll|i will|i am going to|i'm going to|i should|i need to|i've got|i can help|now i",
     "here(?:'s| is| are)|i (?:see|can see|understand|have a good)",
+    "i hope (?:this|you|it)|hope (?:this|you)|i'm (?:glad|happy)|happy to help|you're welcome|these are just",
     "would you like|feel free|the user (?:wants|is asking|asked)",
     start=(
         r"^(?:(?:ok(?:ay)?|great|perfect|excellent|good|sure|certainly|alright|right|awesome|thanks?|thank you|hi|hello"

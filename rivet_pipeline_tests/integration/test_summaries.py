@@ -272,7 +272,16 @@ def test_two_workers_put_each_message_into_one_leaf(
     assert errors == []
     assert rows(connection, "SELECT count(*) FROM ros_summary_sources") == [300]
     assert rows(connection, "SELECT sum(message_count) FROM ros_summaries WHERE kind = 'leaf'") == [300]
-    assert kinds(connection) == {"leaf": 30, "branch": 3}
+    assert kinds(connection)["leaf"] == 30
+    # How many branches there are depends on which leaves the other worker had made; that each holds its own does not.
+    lost = """
+        SELECT count(*) FROM ros_summaries AS b
+        WHERE b.kind = 'branch'
+          AND b.message_count IS DISTINCT FROM
+              (SELECT sum(l.message_count) FROM ros_summaries AS l WHERE l.parent_id = b.id)
+    """
+    assert rows(connection, lost) == [0]
+    assert rows(connection, "SELECT count(*) >= 3 FROM ros_summaries WHERE kind = 'branch'") == [True]
     assert rows(connection, "SELECT count(*) FROM ros_failures") == [0]
 
 

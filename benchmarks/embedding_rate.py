@@ -4,7 +4,7 @@ Both get the same texts. The bare loop only embeds them; the stage also reads me
 chunks, stores the vectors and indexes them. `wheel` is WordLlama's own `embed`, `ours` the faster sum over the same
 token vectors that the project uses, `slow model` a model that takes a fixed time per text, as a real server does.
 
-    python -m benchmarks.embedding_rate [--messages 6000] [--seconds-per-text 0.002]
+    python -m benchmarks.embedding_rate [--messages 6000] [--seconds-per-text 0.004]
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def main() -> None:
     """Prints one row per model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=6000)
-    parser.add_argument("--seconds-per-text", type=float, default=0.002)
+    parser.add_argument("--seconds-per-text", type=float, default=0.004)
     arguments = parser.parse_args()
     texts = make_texts(arguments.messages)
     chunks = [

@@ -59,6 +59,13 @@ def make_texts(count: int) -> list[str]:
     ]
 
 
+def split(texts: Sequence[str]) -> list[str]:
+    """The texts as the stage gives them to the model."""
+    return [
+        piece.text for text in texts for piece in pieces(compose_message(text, None, None, None), CHARACTERS_PER_CHUNK)
+    ]
+
+
 def fill(connection: Connection, texts: Sequence[str]) -> None:
     """Puts the texts into an empty store, as messages of conversations of 50."""
     with connection.transaction():
@@ -118,9 +125,7 @@ def main() -> None:
     parser.add_argument("--seconds-per-text", type=float, default=0.004)
     arguments = parser.parse_args()
     texts = make_texts(arguments.messages)
-    chunks = [
-        piece.text for text in texts for piece in pieces(compose_message(text, None, None, None), CHARACTERS_PER_CHUNK)
-    ]
+    chunks = split(texts)
     ours = WordLlamaEmbedder()
     ours.embed(["load it"])
     with tempfile.TemporaryDirectory(prefix="rivet-bench-", ignore_cleanup_errors=True) as folder:
@@ -128,12 +133,12 @@ def main() -> None:
         server.start()
         try:
             staged = stage(server, "bench_wordllama", texts, ours)
-            few = texts[: len(texts) // 3]
+            few = texts[: len(texts) // 6]
             slow = SlowEmbedder(arguments.seconds_per_text)
             slow_staged = stage(server, "bench_slow", few, slow)
         finally:
             server.stop()
-    slow_chunks = chunks[: len(chunks) // 3]
+    slow_chunks = split(few)
     results = [
         ("WordLlama, wheel", len(chunks), wheel(chunks), staged),
         ("WordLlama, ours", len(chunks), bare(ours, chunks), staged),

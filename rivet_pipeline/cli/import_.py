@@ -9,12 +9,16 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.transcripts.importer import ImportReport, import_paths
+
+#: The table names this many reasons for skipping; JSON names all.
+MAX_REASONS = 12
 
 
 def import_command(
@@ -121,9 +125,16 @@ def make_table(report: ImportReport) -> Table:
     table.add_row("messages new", f"{messages['new']:,}")
     table.add_row("messages known", f"{messages['known']:,}", end_section=True)
     table.add_row("records damaged", f"{messages['damaged']:,}")
-    for reason, count in report.reasons("damaged").items():
-        table.add_row(f"  {reason}", f"{count:,}")
+    _add_reasons(table, report.reasons("damaged"))
     table.add_row("records skipped (they hold no message)", f"{messages['skipped']:,}")
-    for reason, count in report.reasons("skipped").items():
-        table.add_row(f"  {reason}", f"{count:,}")
+    _add_reasons(table, report.reasons("skipped"))
     return table
+
+
+def _add_reasons(table: Table, reasons: dict[str, int]) -> None:
+    shown = list(reasons.items())
+    if len(shown) > MAX_REASONS:
+        rest = shown[MAX_REASONS:]
+        shown = [*shown[:MAX_REASONS], (f"for {len(rest)} other reasons (--json names them)", sum(n for _, n in rest))]
+    for reason, count in shown:
+        table.add_row(f"  {escape(reason)}", f"{count:,}")

@@ -113,7 +113,7 @@ class ImportReport:
         total: Counter[str] = Counter()
         for file in self.files:
             total.update(file.damaged_by_reason if which == "damaged" else file.skipped_by_reason)
-        return dict(total.most_common())
+        return dict(sorted(total.items(), key=lambda entry: (-entry[1], entry[0])))
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain JSON; `files` is the number of transcripts."""

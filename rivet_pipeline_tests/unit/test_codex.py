@@ -436,3 +436,11 @@ def test_strange_rows_never_stop_the_reading(tmp_path: Path) -> None:
     items = read_all(tmp_path, rows)
     assert [words for _, _, words in said(items)] == ["7", '{"x": 1}', "the end"]
     assert [found.line for found in items if isinstance(found, Damaged)] == [4, 5]
+
+
+def test_undated_rows_at_the_start_are_from_the_sessions_day(tmp_path: Path) -> None:
+    undated = [meta(), user("one"), user("two", 5), user("three")]
+    for entry in (undated[0], undated[1], undated[3]):
+        del entry["timestamp"]
+    times = [record.created_at for record in messages(read_all(tmp_path, undated))]
+    assert times == [START, START + timedelta(seconds=5), None]

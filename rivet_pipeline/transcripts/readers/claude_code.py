@@ -198,7 +198,6 @@ class _Transcript:
     def __init__(self, path: Path, agent: str) -> None:
         self.path = path
         self.agent = agent
-        self.own_file = not path.name.startswith("agent-")
         self.sessions: dict[str, _Session] = {}
         self.current: str | None = None
         self.ids = ContentIds()
@@ -259,21 +258,21 @@ class _Transcript:
             self.current = native
         elif self.current is None:
             self.current = self.path.stem
-        session = self.sessions.get(self.current)
-        if session is None:
-            session = _Session(self._record(self.current, row.value))
-            self.sessions[self.current] = session
-        elif "cwd" not in session.record.settings and row.value.get("cwd"):
-            session.record = self._record(self.current, row.value)
-        return session
+        known = self.sessions.get(self.current)
+        if known is None:
+            known = self.sessions[self.current] = _Session(self._record(self.current, row))
+        elif not known.record.settings.keys() >= {"cwd", "file"} and not row.sidechain:
+            known.record = self._record(self.current, row)
+        return known
 
-    def _record(self, native: str, value: dict[str, Any]) -> SessionRecord:
+    def _record(self, native: str, row: _Row) -> SessionRecord:
         settings = {
             "source": HARNESS,
             "session_id": native,
-            "cwd": value.get("cwd"),
-            "file": str(self.path) if self.own_file else None,
-            "parent_session_id": mapping(value.get("forkedFrom")).get("sessionId"),
+            "cwd": row.value.get("cwd"),
+            # A sub-agent's file is not its parent's.
+            "file": None if row.sidechain else str(self.path),
+            "parent_session_id": mapping(row.value.get("forkedFrom")).get("sessionId"),
         }
         return SessionRecord(f"{HARNESS}:{native}", self.agent, HARNESS, settings=present(settings))
 

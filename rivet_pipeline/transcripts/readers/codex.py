@@ -240,6 +240,7 @@ class _Rollout:
         self.nameless: Counter[str] = Counter()
         self.open_call: str | None = None
         self.titled = False
+        self.dated = False
         self.aborted = False
         self.last_prompt = ""
         self.began: datetime | None = None
@@ -347,7 +348,7 @@ class _Rollout:
             metadata = self._metadata(row, **known)
             if kind != "speech":
                 metadata["kind"] = kind
-            record = MessageRecord(event_id, part.role, part.text, metadata=metadata, created_at=row.time)
+            record = MessageRecord(event_id, part.role, part.text, metadata=metadata, created_at=self._when(row))
             yield Message(self._open_session(), record)
             if kind == "speech" and part.role == "user":
                 yield from self._title_from(part.text)
@@ -374,6 +375,11 @@ class _Rollout:
     def _metadata(self, row: _Row, **known: Any) -> dict[str, Any]:
         values = {**self.context, **known, "turn_id": row.turn, "session_jsonl_path": str(self.path)}
         return {**present(values), "session_jsonl_line": row.line - 1}
+
+    def _when(self, row: _Row) -> datetime | None:
+        """The row's time. Before the first dated row that of the session, lest a whole undated file be from today."""
+        self.dated = self.dated or row.time is not None
+        return row.time if self.dated else self.born
 
     def _response(self, row: _Row) -> Iterable[ReadItem]:
         payload = row.payload
@@ -502,7 +508,7 @@ class _Rollout:
     ) -> Message:
         kind: Kind = "replay" if self.replaying else "tool"
         metadata = {**self._metadata(row, **known), "kind": kind}
-        record = MessageRecord(event_id, "tool", "", name, arguments, result, metadata, row.time)
+        record = MessageRecord(event_id, "tool", "", name, arguments, result, metadata, self._when(row))
         return Message(self._open_session(), record)
 
     def _output(self, row: _Row) -> Iterator[ReadItem]:

@@ -28,7 +28,7 @@ def user(number: int, text: str | None = None, session: str = "s1", **more: Any)
         "uuid": f"{session}-u{number}",
         "sessionId": session,
         "isSidechain": False,
-        "cwd": "/work",
+        "cwd": "/app",
         "timestamp": f"2026-01-01T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}.000Z",
         "message": {"role": "user", "content": text or f"prompt {number}"},
         **more,
@@ -178,7 +178,7 @@ def test_titles_settings_and_days_of_conversations(database_url: str, connection
         "settings": {
             "source": "claude-code",
             "session_id": "s1",
-            "cwd": "/work",
+            "cwd": "/app",
             "file": str(path),
             "pr_url": "https://x/1",
         },

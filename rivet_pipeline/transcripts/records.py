@@ -5,7 +5,7 @@ Only plain data and the interface of readers belong here; no file, database or m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -98,7 +98,17 @@ class Skipped:
     reason: str
 
 
-ReadItem = Message | ToolResult | SessionUpdate | Damaged | Skipped
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """Reader output: the last line has no end and can not be read yet; whoever writes the file may still finish it."""
+
+    line: int
+
+
+ReadItem = Message | ToolResult | SessionUpdate | Damaged | Skipped | Incomplete
+
+#: Told how many bytes were read since the last call.
+Advance = Callable[[int], None]
 
 
 class Reader(Protocol):
@@ -113,6 +123,6 @@ class Reader(Protocol):
         """Whether the file is of this format, judged by its name and its first 64 KiB."""
         ...
 
-    def read(self, path: Path, *, agent: str, max_line: int) -> Iterator[ReadItem]:
+    def read(self, path: Path, *, agent: str, max_line: int, advance: Advance | None = None) -> Iterator[ReadItem]:
         """The file's records in file order, in constant memory. Raises `OSError` when it can not be read at all."""
         ...

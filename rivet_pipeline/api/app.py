@@ -12,18 +12,15 @@ import uvicorn
 from fastapi import FastAPI, Query
 from fastapi.responses import HTMLResponse
 
-from rivet_pipeline.api.dependencies import Resources
+from rivet_pipeline.api.dependencies import open_resources
 from rivet_pipeline.api.docs_page import DOCS_CSP, render_docs
 from rivet_pipeline.api.models import NoQuery
 from rivet_pipeline.api.problems import PROBLEM_RESPONSES, RequestBoundary, install_handlers
-from rivet_pipeline.api.routes import capture, health
+from rivet_pipeline.api.routes import capture, health, memory
 from rivet_pipeline.api.security import BodyLimit, Guard, check_bind
-from rivet_pipeline.db.pool import connect, open_pool
+from rivet_pipeline.db.pool import connect
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.settings import Settings
-
-#: Connections of one API process. More requests than this wait for one.
-POOL_SIZE = 16
 
 #: How long, in seconds, running requests may take to finish when the service is asked to stop.
 GRACE_SECONDS = 10
@@ -51,11 +48,11 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with ExitStack() as stack:
-            pool = await anyio.to_thread.run_sync(
-                lambda: stack.enter_context(open_pool(url, max_size=POOL_SIZE, application_name="rivet-api"))
+            app.state.resources = await anyio.to_thread.run_sync(
+                lambda: stack.enter_context(open_resources(settings, url))
             )
-            app.state.resources = Resources(settings=settings, pool=pool)
             yield
+            await anyio.to_thread.run_sync(stack.close)
 
     app = FastAPI(
         title="Rivet memory",
@@ -73,7 +70,7 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     app.add_middleware(BodyLimit, limit=settings.capture_max_body)
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(RequestBoundary)
-    for module in (capture, health):
+    for module in (capture, memory, health):
         app.include_router(module.router)
 
     @app.get("/docs", include_in_schema=False)

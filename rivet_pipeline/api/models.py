@@ -301,6 +301,15 @@ class BrowseAnswer(_Answer):
     next_cursor: str | None
 
 
+class StatsAnswer(_Answer):
+    """What the memory holds. `alerts` come first: each names something that needs a person."""
+
+    alerts: list[str]
+    figures: dict[str, Any]
+    errors: dict[str, str] = Field(description="Figures that could not be read, and why.")
+    observed_at: datetime
+
+
 class EmbeddingsHealth(_Answer):
     """Whether the embedding model answers; `reason` says why not."""
 
@@ -310,11 +319,12 @@ class EmbeddingsHealth(_Answer):
 
 
 class FailuresHealth(_Answer):
-    """What the failure ledger holds, by why it failed."""
+    """What the failure ledger holds, by why it failed; `givenUp` are those that are not tried again by themselves."""
 
     transient: int
     content: int
     permanent: int
+    given_up: int
 
 
 class HealthAnswer(_Answer):

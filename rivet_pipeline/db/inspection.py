@@ -45,8 +45,15 @@ def server_facts(connection: Connection) -> ServerFacts:
 
 
 def failure_counts(connection: Connection) -> dict[str, int]:
-    """The items in the failure ledger by cause: transient, content and permanent, zero included."""
-    counts = {"transient": 0, "content": 0, "permanent": 0}
-    for row in connection.execute("SELECT cause, count(*) AS items FROM ros_failures GROUP BY cause").fetchall():
-        counts[row["cause"]] = row["items"]
-    return counts
+    """The items in the failure ledger by cause (transient, content, permanent), and those not tried again: given_up."""
+    row = connection.execute(
+        """
+        SELECT count(*) FILTER (WHERE cause = 'transient') AS transient,
+               count(*) FILTER (WHERE cause = 'content') AS content,
+               count(*) FILTER (WHERE cause = 'permanent') AS permanent,
+               count(*) FILTER (WHERE next_attempt_at IS NULL) AS given_up
+        FROM ros_failures
+        """
+    ).fetchone()
+    assert row is not None
+    return row

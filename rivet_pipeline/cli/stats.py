@@ -1,0 +1,73 @@
+"""`rivet stats`: the state of the memory, what needs a person first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from rich.table import Table
+from rich.text import Text
+
+from rivet_pipeline.cli.options import Agent, AsJson, not_blank
+from rivet_pipeline.cli.output import console, local_time, one_line, print_json
+
+if TYPE_CHECKING:
+    from rivet_pipeline.retrieval.types import Stats
+
+
+def stats_command(agent: Agent = None, as_json: AsJson = False) -> None:
+    """Show what the memory holds and what waits for the pipeline; what needs attention comes first.
+
+    Example: [bold]rivet stats --agent claude-code[/bold]
+    """
+    from rivet_pipeline.db.pool import connect
+    from rivet_pipeline.db.store import open_store
+    from rivet_pipeline.retrieval.stats import collect_stats
+    from rivet_pipeline.settings import get_settings
+
+    settings = get_settings()
+    wanted = not_blank("agent", agent)
+    with open_store(settings) as url, connect(url, application_name="rivet-stats") as connection:
+        stats = collect_stats(connection, agent=wanted)
+    if as_json:
+        print_json({"alerts": stats.alerts, "figures": stats.figures, "errors": stats.errors})
+    else:
+        _print(stats, ZoneInfo(settings.timezone))
+
+
+def _print(stats: Stats, zone: ZoneInfo) -> None:
+    out = console()
+    for alert in stats.alerts:
+        out.print(Text(f"! {one_line(alert)}", style="bold yellow"))
+    for name, error in stats.errors.items():
+        out.print(Text(f"! {name} could not be read: {one_line(error)}", style="bold red"))
+    if stats.alerts or stats.errors:
+        out.print()
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in stats.figures.items():
+        table.add_row(Text(name.replace("_", " "), style="bold"), Text(_shown(value, zone)))
+    out.print(table)
+
+
+def _shown(value: Any, zone: ZoneInfo) -> str:
+    """A figure as text: numbers grouped, times in the zone, a mapping or a list one entry a line."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, datetime):
+        return local_time(value, zone)
+    if isinstance(value, Mapping):
+        entries = [f"{one_line(str(key))}: {_shown(entry, zone)}" for key, entry in value.items()]
+        return "\n".join(entries) or "none"
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, Iterable):
+        return "\n".join(_shown(entry, zone).replace("\n", " · ") for entry in value) or "none"
+    return one_line(str(value))

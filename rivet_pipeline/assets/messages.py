@@ -1,0 +1,42 @@
+"""The `messages` asset: the transcript of a day, as the writers of capture and import left it.
+
+It writes no message. See https://docs.dagster.io/guides/build/assets/defining-assets
+"""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
+from rivet_pipeline.assets.reporting import table
+from rivet_pipeline.assets.resources import StoreResource
+from rivet_pipeline.transcripts.days import observe_days
+from rivet_pipeline.versions import MESSAGES_VERSION
+
+
+@dg.asset(
+    partitions_def=conversation_days,
+    backfill_policy=backfill_policy,
+    group_name="transcripts",
+    owners=["team:memory"],
+    kinds={"postgres"},
+    code_version=str(MESSAGES_VERSION),
+    description="Every word of the conversations that began on this UTC day: immutable rows of `ros_messages`, written "
+    "by capture and import. Materialising it counts what is there and wakes what is derived from it.",
+)
+def messages(context: dg.AssetExecutionContext, store: StoreResource) -> dg.MaterializeResult[None]:
+    """Counts the transcript of the run's days and marks it as seen."""
+    with store.connection() as connection:
+        days, seconds = observe_days(connection, days_of(context.partition_keys))
+    for day, found in days.items():
+        context.add_asset_metadata(
+            {
+                "dagster/row_count": found.messages,
+                "conversations": found.conversations,
+                "tool_calls": found.tool_calls,
+                "characters": found.characters,
+                "agents": dg.MetadataValue.md(table(("agent", "messages"), sorted(found.agents.items()))),
+            },
+            partition_key=day.isoformat(),
+        )
+    return dg.MaterializeResult(metadata={"seconds": round(seconds, 3), "dagster/table_name": "ros_messages"})

@@ -1,0 +1,71 @@
+"""What asset bodies are handed: the store's connection pool and the models. Tests replace either.
+
+Only construction belongs here. Addresses and keys are read from the settings inside the run and are no resource
+configuration, because Dagster shows that in its UI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+import dagster as dg
+from pydantic import PrivateAttr
+
+from rivet_pipeline.db.pool import Connection, Pool, open_pool
+from rivet_pipeline.db.store import store_url
+from rivet_pipeline.models.factory import build_embedder
+from rivet_pipeline.models.protocols import Embedder
+from rivet_pipeline.settings import get_settings
+from rivet_pipeline.summaries.factory import build_summarizer
+from rivet_pipeline.summaries.types import Summarizer
+
+
+class StoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """A small pool on the migrated store, open for the length of a run.
+
+    `database` names another database than the configured one; tests set it.
+    """
+
+    database: str | None = None
+    _pool: Pool | None = PrivateAttr(default=None)
+
+    @contextmanager
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[StoreResource]:
+        """Opens the pool for a run and closes it after."""
+        with open_pool(self.url, max_size=4, application_name="rivet-run") as pool:
+            self._pool = pool
+            yield self
+
+    @property
+    def url(self) -> str:
+        """The store's address."""
+        return self.database or store_url(get_settings())
+
+    @property
+    def pool(self) -> Pool:
+        """The open pool. Raises `RuntimeError` outside of a run."""
+        if self._pool is None:
+            raise RuntimeError("the store's pool is open inside a run only")
+        return self._pool
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """One of the pool's connections."""
+        with self.pool.connection() as connection:
+            yield connection
+
+
+class Models:
+    """The models that the settings name, made when they are first asked for."""
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The embedding model."""
+        return build_embedder(get_settings())
+
+    @cached_property
+    def summarizer(self) -> Summarizer:
+        """The summarizer."""
+        return build_summarizer(get_settings())

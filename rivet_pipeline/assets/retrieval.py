@@ -1,0 +1,36 @@
+"""The assets that retrieval reads: the corpus statistics of BM25."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from rivet_pipeline.assets.messages import messages
+from rivet_pipeline.assets.resources import StoreResource
+from rivet_pipeline.assets.summaries import branch_summaries, leaf_summaries, root_summaries
+from rivet_pipeline.retrieval.lexicon import refresh_lexicon
+from rivet_pipeline.versions import LEXICON_VERSION
+
+
+@dg.asset(
+    deps=[messages, leaf_summaries, branch_summaries, root_summaries],
+    group_name="retrieval",
+    owners=["team:memory"],
+    kinds={"postgres"},
+    code_version=str(LEXICON_VERSION),
+    description="How many messages and summaries contain each word: what BM25 weighs words by. Counts only what came "
+    "since the last time; search works while it is behind.",
+)
+def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
+    """Counts the words of the rows that came since the last refresh."""
+    with store.connection() as connection:
+        figures = refresh_lexicon(connection)
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/table_name": "ros_lexicon",
+            "dagster/row_count": figures.terms,
+            "documents": figures.documents,
+            "documents_added": figures.added,
+            "average_length": round(figures.average_length, 1),
+            "seconds": round(figures.seconds, 3),
+        }
+    )

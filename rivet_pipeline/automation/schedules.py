@@ -1,0 +1,60 @@
+"""What only the passing of time makes due: idle conversations, the lexicon, Dagster's own housekeeping.
+
+See https://docs.dagster.io/guides/automate/schedules
+"""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from rivet_pipeline.assets.resources import StoreResource
+from rivet_pipeline.automation.jobs import check_everything, housekeeping, refresh_lexicon
+from rivet_pipeline.automation.sensors import requests_for
+from rivet_pipeline.db.pending import pending_days
+from rivet_pipeline.db.pool import connect
+from rivet_pipeline.stages import STAGES
+
+
+@dg.schedule(
+    target=dg.AssetSelection.assets(*STAGES),
+    cron_schedule="*/5 * * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every five minutes: summaries of conversations that fell idle since.",
+)
+def idle_conversations(
+    context: dg.ScheduleEvaluationContext, store: StoreResource
+) -> list[dg.RunRequest] | dg.SkipReason:
+    """Requests runs for what time alone made due."""
+    with connect(store.url, application_name="rivet-schedule") as connection:
+        pending = [item for item in pending_days(connection) if item.timed]
+    requests = requests_for(context.instance, pending, reason="idle", now=context.scheduled_execution_time)
+    return requests or dg.SkipReason("no conversation fell idle")
+
+
+lexicon_hourly = dg.ScheduleDefinition(
+    name="lexicon_hourly",
+    job=refresh_lexicon,
+    cron_schedule="7 * * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every hour: the corpus statistics, so that they never lag far behind.",
+)
+
+checks_hourly = dg.ScheduleDefinition(
+    name="checks_hourly",
+    job=check_everything,
+    cron_schedule="17 * * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every hour: all asset checks.",
+)
+
+daily_housekeeping = dg.ScheduleDefinition(
+    name="daily_housekeeping",
+    job=housekeeping,
+    cron_schedule="41 4 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every day: old entries of Dagster's event log, which otherwise grows for ever.",
+)

@@ -1,0 +1,126 @@
+"""Questions about what is stored that should all be answered with nothing: what the asset checks ask.
+
+Each function returns a figure and, where it helps, the rows at fault. Read only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from rivet_pipeline.db.pool import Connection
+
+#: Below this share of identifiers found in its sources a summary deserves a look (design: grounding).
+GROUNDING_FLOOR = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How many rows are at fault, out of how many, and a few of them."""
+
+    at_fault: int
+    examined: int
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _finding(connection: Connection, counts: str, examples: str, parameters: dict[str, Any] | None = None) -> Finding:
+    row = connection.execute(counts.encode(), parameters or {}).fetchone()
+    assert row is not None
+    found = connection.execute(examples.encode(), parameters or {}).fetchall() if row["at_fault"] else []
+    return Finding(row["at_fault"], row["examined"], found)
+
+
+def overdue_items(connection: Connection, stage: str) -> Finding:
+    """Items of a stage that are due and not done, by day; `examined` counts the days with such items."""
+    return _finding(
+        connection,
+        "SELECT coalesce(sum(items), 0)::bigint AS at_fault, count(DISTINCT day) AS examined "
+        "FROM ros_pending_days WHERE stage = %(stage)s",
+        "SELECT day, sum(items)::bigint AS items FROM ros_pending_days WHERE stage = %(stage)s "
+        "GROUP BY day ORDER BY day LIMIT 10",
+        {"stage": stage},
+    )
+
+
+def failing_items(connection: Connection, stage: str) -> Finding:
+    """Items of a stage that stand in the failure ledger."""
+    return _finding(
+        connection,
+        "SELECT count(*) AS at_fault, count(*) AS examined FROM ros_failures WHERE stage = %(stage)s",
+        "SELECT item, cause, attempts, left(error, 200) AS error FROM ros_failures WHERE stage = %(stage)s "
+        "ORDER BY last_failed_at DESC LIMIT 10",
+        {"stage": stage},
+    )
+
+
+def ungrounded_summaries(connection: Connection, kind: str) -> Finding:
+    """Summaries of a kind whose identifiers their sources do not contain well enough."""
+    return _finding(
+        connection,
+        "SELECT count(*) FILTER (WHERE grounding < %(floor)s) AS at_fault, count(*) AS examined "
+        "FROM ros_summaries WHERE kind = %(kind)s",
+        "SELECT id, grounding, ungrounded[1:5] AS missing FROM ros_summaries "
+        "WHERE kind = %(kind)s AND grounding < %(floor)s ORDER BY grounding LIMIT 10",
+        {"kind": kind, "floor": GROUNDING_FLOOR},
+    )
+
+
+def orphan_summaries(connection: Connection, kind: str) -> Finding:
+    """Leaves without a source message, branches and roots without a child."""
+    return _finding(
+        connection,
+        _ORPHANS.format(columns="count(*) FILTER (WHERE orphan) AS at_fault, count(*) AS examined", tail=""),
+        _ORPHANS.format(columns="id, created_at", tail="WHERE orphan LIMIT 10"),
+        {"kind": kind},
+    )
+
+
+_ORPHANS = """
+SELECT {columns} FROM (
+    SELECT s.id, s.created_at,
+           CASE s.kind WHEN 'leaf' THEN NOT EXISTS (SELECT 1 FROM ros_summary_sources AS o WHERE o.summary_id = s.id)
+                ELSE NOT EXISTS (SELECT 1 FROM ros_summaries AS o WHERE o.parent_id = s.id) END AS orphan
+    FROM ros_summaries AS s WHERE s.kind = %(kind)s
+) AS summaries {tail}
+"""
+
+
+def wrong_width_embeddings(connection: Connection, owner_kind: str) -> Finding:
+    """Vectors whose width is not their model's, or whose owner is gone."""
+    return _finding(
+        connection,
+        _WIDTHS.format(columns="count(*) FILTER (WHERE wrong) AS at_fault, count(*) AS examined", tail=""),
+        _WIDTHS.format(columns="owner_id, chunk, model", tail="WHERE wrong LIMIT 10"),
+        {"kind": owner_kind},
+    )
+
+
+_WIDTHS = """
+SELECT {columns} FROM (
+    SELECT e.owner_id, e.chunk, m.name AS model, vector_dims(e.embedding) <> m.dimensions AS wrong
+    FROM ros_embeddings AS e JOIN ros_embedding_models AS m ON m.id = e.model_id WHERE e.owner_kind = %(kind)s
+) AS vectors {tail}
+"""
+
+
+def duplicate_events(connection: Connection, since: date) -> Finding:
+    """Messages of one conversation that say the same at the same instant under two ids, captured since a day (UTC)."""
+    return _finding(
+        connection,
+        _SAME_ROWS.format(
+            columns="coalesce(sum(copies - 1), 0)::bigint AS at_fault, coalesce(sum(copies), 0)::bigint AS examined",
+            tail="",
+        ),
+        _SAME_ROWS.format(columns="*", tail="WHERE copies > 1 ORDER BY copies DESC LIMIT 10"),
+        {"since": since},
+    )
+
+
+_SAME_ROWS = """
+SELECT {columns} FROM (
+    SELECT conversation_id, created_at, role, text_hash, count(*) AS copies
+    FROM ros_messages WHERE captured_at >= %(since)s AND content <> '' AND NOT metadata ? 'clashes_with'
+    GROUP BY conversation_id, created_at, role, text_hash
+) AS groups {tail}
+"""

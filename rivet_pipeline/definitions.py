@@ -1,0 +1,57 @@
+"""The one `Definitions` object, made by `build_defs`, to which tests hand their own resources."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+warnings.filterwarnings("ignore", category=dg.BetaWarning)
+
+from rivet_pipeline.assets import checks, embeddings, messages, retrieval, summaries  # noqa: E402
+from rivet_pipeline.assets.resources import Models, StoreResource  # noqa: E402
+from rivet_pipeline.automation import jobs, schedules, sensors  # noqa: E402
+
+default_assets = [
+    messages.messages,
+    embeddings.message_embeddings,
+    summaries.leaf_summaries,
+    summaries.branch_summaries,
+    summaries.root_summaries,
+    embeddings.summary_embeddings,
+    retrieval.lexicon,
+]
+default_jobs = [
+    jobs.refine_days,
+    jobs.resummarize_days,
+    jobs.reembed_days,
+    jobs.refresh_lexicon,
+    jobs.check_everything,
+    jobs.housekeeping,
+]
+default_schedules = [
+    schedules.idle_conversations,
+    schedules.lexicon_hourly,
+    schedules.checks_hourly,
+    schedules.daily_housekeeping,
+]
+default_sensors = [sensors.pending_work]
+
+
+def build_defs(*, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
+    """A fresh `Definitions`. `resources` replaces `store` or `models`, which read the settings in the run."""
+    return dg.Definitions(
+        assets=default_assets,
+        asset_checks=checks.default_checks,
+        jobs=default_jobs,
+        schedules=default_schedules,
+        sensors=default_sensors,
+        resources={"store": StoreResource(), "models": Models(), **(resources or {})},
+        # A second process per step would double a run's three seconds and win nothing: the work is SQL and model calls.
+        executor=dg.in_process_executor,
+    )
+
+
+defs = build_defs()

@@ -1,4 +1,4 @@
-"""Runs the API in a thread of the test process, on a free port, over real sockets."""
+"""Runs the API in a thread of the test process, on a free port, over real sockets; makes stores for whole modules."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from contextlib import contextmanager
 import uvicorn
 
 from rivet_pipeline.api.app import create_app
+from rivet_pipeline.db.embedded import EmbeddedServer
+from rivet_pipeline.db.migrations import apply_migrations
+from rivet_pipeline.db.pool import connect
 from rivet_pipeline.settings import Settings
 
 
@@ -34,3 +37,17 @@ def running_api(settings: Settings, url: str) -> Iterator[str]:
         server.should_exit = True
         thread.join(30)
         listener.close()
+
+
+@contextmanager
+def module_store(server: EmbeddedServer, name: str) -> Iterator[str]:
+    """The address of a migrated store that the tests of a module share, because they only read it."""
+    with connect(server.url("postgres")) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    try:
+        with connect(server.url(name)) as connection:
+            apply_migrations(connection)
+        yield server.url(name)
+    finally:
+        with connect(server.url("postgres")) as admin:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")

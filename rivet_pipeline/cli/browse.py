@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 import typer
 from rich.text import Text
 
+from rivet_pipeline.api.answers import browse_answer
 from rivet_pipeline.cli.options import Agent, AsJson, Before, Conversation, Role, Since, Window, not_blank, read_period
 from rivet_pipeline.cli.output import console, local_time, one_line, print_json, short_id, visible
-
-if TYPE_CHECKING:
-    from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, BrowseResponse
+from rivet_pipeline.db.pool import connect
+from rivet_pipeline.db.store import open_store
+from rivet_pipeline.retrieval.browse import browse
+from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, BrowseResponse
+from rivet_pipeline.settings import get_settings
 
 #: How much of a message's text and of a tool's answer a terminal is shown, in characters; --full and --json show all.
 _SHOWN_TEXT = 500
@@ -41,9 +44,6 @@ def browse_command(
 
     Example: [bold]rivet browse --window yesterday --agent codex --order asc[/bold]
     """
-    from rivet_pipeline.retrieval.types import BrowseRequest
-    from rivet_pipeline.settings import get_settings
-
     settings = get_settings()
     zone = ZoneInfo(settings.timezone)
     lower, upper = read_period(since, before, window, zone, datetime.now(UTC))
@@ -59,15 +59,9 @@ def browse_command(
         include_tools=tools,
         cursor=not_blank("cursor", cursor),
     )
-    from rivet_pipeline.db.pool import connect
-    from rivet_pipeline.db.store import open_store
-    from rivet_pipeline.retrieval.browse import browse
-
     with open_store(settings) as url, connect(url, application_name="rivet-browse") as connection:
         response = browse(connection, request)
     if as_json:
-        from rivet_pipeline.api.answers import browse_answer
-
         print_json(browse_answer(response).model_dump(mode="json", by_alias=True))
     else:
         _print(request, response, zone, full=full)

@@ -11,20 +11,30 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
+import httpx
 import typer
+from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
 from rivet_pipeline.cli.output import console, one_line, print_json
-
-if TYPE_CHECKING:
-    from rivet_pipeline.settings import Settings
+from rivet_pipeline.db.inspection import server_facts
+from rivet_pipeline.db.migrations import MIN_PGVECTOR
+from rivet_pipeline.db.pool import connect
+from rivet_pipeline.db.store import embedded_server, store_url
+from rivet_pipeline.errors import RivetError, StoreUnavailableError
+from rivet_pipeline.models.embedder import PROBE
+from rivet_pipeline.models.factory import build_embedder
+from rivet_pipeline.models.protocols import ModelError
+from rivet_pipeline.settings import Settings
+from rivet_pipeline.shipped import shipped
 
 Verdict = Literal["ok", "warn", "fail"]
 
-_MARKS: dict[Verdict, tuple[str, str]] = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "bold red")}
+_STYLES: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 #: Less free space than this, in bytes, is worth a warning before it stops a write.
 _LOW_DISK = 1024**3
@@ -70,20 +80,15 @@ def doctor_command(
 def _print(checks: list[Check]) -> None:
     table = Table.grid(padding=(0, 2))
     for check in checks:
-        mark, style = _MARKS[check.verdict]
         about = Text(one_line(check.detail))
         if check.action:
             about.append(f"\n→ {one_line(check.action)}", style="bold")
-        table.add_row(Text(mark, style=style), Text(check.name), about)
+        table.add_row(Text(check.verdict, style=_STYLES[check.verdict]), Text(check.name), about)
     console().print(table)
 
 
 def run_checks() -> list[Check]:
     """All checks, in the order in which a fault in one explains the ones after it."""
-    from pydantic import ValidationError
-
-    from rivet_pipeline.settings import Settings
-
     checks = [_python()]
     try:
         settings = Settings()
@@ -156,8 +161,6 @@ def _is_dagster(answer: Any) -> bool:
 
 
 def _port(name: str, host: str, port: int, path: str, ours: Callable[[Any], bool], variable: str) -> Check:
-    import httpx
-
     action = f"stop what uses it, or set {variable}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -181,12 +184,6 @@ def _port(name: str, host: str, port: int, path: str, ours: Callable[[Any], bool
 
 
 def _database(settings: Settings) -> Iterator[Check]:
-    from rivet_pipeline.db.inspection import server_facts
-    from rivet_pipeline.db.migrations import MIN_PGVECTOR
-    from rivet_pipeline.db.pool import connect
-    from rivet_pipeline.db.store import embedded_server, store_url
-    from rivet_pipeline.errors import StoreUnavailableError
-
     where = "the server of RIVETOS_PG_URL" if settings.pg_url else "the embedded server"
     if settings.pg_url is None and not embedded_server(settings).is_running():
         made = embedded_server(settings).data.exists()
@@ -215,13 +212,9 @@ def _database(settings: Settings) -> Iterator[Check]:
 
 
 def _embedder(settings: Settings) -> Iterator[Check]:
-    from rivet_pipeline.errors import RivetError
-    from rivet_pipeline.models.factory import build_embedder
-    from rivet_pipeline.models.protocols import ModelError
-
     try:
         embedder = build_embedder(settings, timeout=_PATIENCE)
-        vectors = embedder.embed(["The meeting is on Monday morning."])
+        vectors = embedder.embed([PROBE])
     except ModelError as error:
         yield Check("embedding model", "fail", str(error), "check RIVETOS_EMBED_URL, _MODEL and _API_KEY")
     except RivetError as error:
@@ -231,8 +224,6 @@ def _embedder(settings: Settings) -> Iterator[Check]:
 
 
 def _chat(settings: Settings) -> Iterator[Check]:
-    import httpx
-
     if settings.compactor_url is None:
         yield Check("chat server", "ok", "none configured: summaries are made in this process")
         return
@@ -258,8 +249,6 @@ def _chat(settings: Settings) -> Iterator[Check]:
 
 
 def _dagster_home(settings: Settings) -> Iterator[Check]:
-    from rivet_pipeline.shipped import shipped
-
     try:
         instance = shipped("dagster.yaml")
     except FileNotFoundError as error:
@@ -286,8 +275,6 @@ _LOOKS: tuple[tuple[str, Callable[[Settings], Iterator[Check]]], ...] = (
 
 def render_settings_table() -> str:
     """Every environment variable with its default and its meaning, as a Markdown table."""
-    from rivet_pipeline.settings import Settings
-
     lines = ["| variable | default | meaning |", "|---|---|---|"]
     for field in Settings.model_fields.values():
         default = "" if field.default is None else f"`{field.default}`"

@@ -32,13 +32,9 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 class _LateCommands(TyperGroup):
     """Lists the commands without loading them, and loads the one that is called: `rivet --help` is quick."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
-        if cmd_name not in COMMANDS:
-            return None
-        return TyperCommand(cmd_name, help=COMMANDS[cmd_name][2])
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands.update({name: TyperCommand(name, help=line) for name, (_, _, line) in COMMANDS.items()})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

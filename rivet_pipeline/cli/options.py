@@ -9,6 +9,9 @@ from zoneinfo import ZoneInfo
 
 import typer
 
+from rivet_pipeline.api.times import parse_time, period
+from rivet_pipeline.errors import InvalidInputError
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: times in UTC, nothing cut.")]
 Agent = Annotated[str | None, typer.Option(help="Only this agent's words, for instance claude-code.")]
 RoleName = Literal["user", "assistant", "system", "tool"]
@@ -34,9 +37,6 @@ def read_period(
 
     Raises `InvalidInputError` naming the option.
     """
-    from rivet_pipeline.api.times import parse_time, period
-    from rivet_pipeline.errors import InvalidInputError
-
     bounds: list[datetime | None] = []
     for option, text in (("--since", since), ("--before", before)):
         try:

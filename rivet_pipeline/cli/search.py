@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 import typer
 from rich.padding import Padding
 from rich.text import Text
 
+from rivet_pipeline.api.answers import search_answer
 from rivet_pipeline.cli.options import Agent, AsJson, Before, Conversation, Role, Since, Window, not_blank, read_period
 from rivet_pipeline.cli.output import console, error_console, highlighted, local_time, one_line, print_json, short_id
-
-if TYPE_CHECKING:
-    from rivet_pipeline.retrieval.types import Hit, SearchRequest, SearchResponse
-    from rivet_pipeline.settings import Settings
+from rivet_pipeline.db.pool import connect
+from rivet_pipeline.db.store import open_store
+from rivet_pipeline.retrieval.access import AccessRecorder
+from rivet_pipeline.retrieval.query_vectors import QueryVectors
+from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.types import Hit, SearchRequest, SearchResponse
+from rivet_pipeline.settings import Settings, get_settings
+from rivet_pipeline.transcripts.cleaning import clean_text
 
 
 def search_command(
@@ -40,10 +45,6 @@ def search_command(
 
     Example: [bold]rivet search "where do sessions live" --window last_7d[/bold]
     """
-    from rivet_pipeline.retrieval.types import SearchRequest
-    from rivet_pipeline.settings import get_settings
-    from rivet_pipeline.transcripts.cleaning import clean_text
-
     settings = get_settings()
     zone = ZoneInfo(settings.timezone)
     lower, upper = read_period(since, before, window, zone, datetime.now(UTC))
@@ -60,25 +61,18 @@ def search_command(
     )
     response = _ask(settings, request)
     if as_json:
-        _print_json(request, response, explain=explain)
+        print_json(search_answer(request, response, explain=explain).model_dump(mode="json", by_alias=True))
     else:
         _print(request, response, zone, explain=explain)
 
 
 def _ask(settings: Settings, request: SearchRequest) -> SearchResponse:
-    from rivet_pipeline.db.pool import connect
-    from rivet_pipeline.db.store import open_store
-    from rivet_pipeline.models.factory import build_query_embedder
-    from rivet_pipeline.retrieval.search import search
-
+    vectors, accesses = QueryVectors(settings), AccessRecorder()
     with open_store(settings) as url, connect(url, application_name="rivet-search") as connection:
-        return search(connection, request, embed_query=build_query_embedder(settings).vector)
-
-
-def _print_json(request: SearchRequest, response: SearchResponse, *, explain: bool) -> None:
-    from rivet_pipeline.api.answers import search_answer
-
-    print_json(search_answer(request, response, explain=explain).model_dump(mode="json", by_alias=True))
+        response = search(connection, request, embed_query=vectors.on(connection))
+        accesses.record(response.hits)
+        accesses.flush(connection)
+    return response
 
 
 def _print(request: SearchRequest, response: SearchResponse, zone: ZoneInfo, *, explain: bool) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from rich.table import Table
 from rich.text import Text
 
+from rivet_pipeline.api.answers import stats_answer
 from rivet_pipeline.cli.options import Agent, AsJson, not_blank
 from rivet_pipeline.cli.output import console, local_time, one_line, print_json
-
-if TYPE_CHECKING:
-    from rivet_pipeline.retrieval.types import Stats
+from rivet_pipeline.db.pool import connect
+from rivet_pipeline.db.store import open_store
+from rivet_pipeline.retrieval.stats import collect_stats
+from rivet_pipeline.retrieval.types import Stats
+from rivet_pipeline.settings import get_settings
 
 
 def stats_command(agent: Agent = None, as_json: AsJson = False) -> None:
@@ -22,17 +25,12 @@ def stats_command(agent: Agent = None, as_json: AsJson = False) -> None:
 
     Example: [bold]rivet stats --agent claude-code[/bold]
     """
-    from rivet_pipeline.db.pool import connect
-    from rivet_pipeline.db.store import open_store
-    from rivet_pipeline.retrieval.stats import collect_stats
-    from rivet_pipeline.settings import get_settings
-
     settings = get_settings()
     wanted = not_blank("agent", agent)
     with open_store(settings) as url, connect(url, application_name="rivet-stats") as connection:
         stats = collect_stats(connection, agent=wanted)
     if as_json:
-        print_json({"alerts": stats.alerts, "figures": stats.figures, "errors": stats.errors})
+        print_json(stats_answer(stats, datetime.now(UTC)).model_dump(mode="json", by_alias=True))
     else:
         _print(stats, ZoneInfo(settings.timezone))
 

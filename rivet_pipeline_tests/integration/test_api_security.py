@@ -13,23 +13,36 @@ from pydantic import SecretStr
 
 from rivet_pipeline.api.app import serve
 from rivet_pipeline.api.security import check_bind, is_loopback
-from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.db.embedded import EmbeddedServer
+from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.errors import RivetError, StoreUnavailableError
 from rivet_pipeline.settings import Settings
-from rivet_pipeline_tests.api_server import running_api
+from rivet_pipeline_tests.api_server import module_store, running_api
 
 TOKEN = "a-long-random-text-é"
 
 
-@pytest.fixture
-def open_base(database_url: str) -> Iterator[str]:
-    with running_api(Settings(), database_url) as address:
+@pytest.fixture(scope="module")
+def store(server: EmbeddedServer) -> Iterator[str]:
+    with module_store(server, "api_security_module") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def open_base(store: str) -> Iterator[str]:
+    with running_api(Settings(), store) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def closed_base(store: str) -> Iterator[str]:
+    with running_api(Settings(api_host="0.0.0.0", api_token=SecretStr(TOKEN)), store) as address:
         yield address
 
 
 @pytest.fixture
-def closed_base(database_url: str) -> Iterator[str]:
-    with running_api(Settings(api_host="0.0.0.0", api_token=SecretStr(TOKEN)), database_url) as address:
+def own_base(database_url: str) -> Iterator[str]:
+    with running_api(Settings(), database_url) as address:
         yield address
 
 
@@ -85,9 +98,7 @@ def test_two_host_headers_are_refused(open_base: str) -> None:
         "x",
     ],
 )
-def test_a_page_of_another_origin_can_neither_read_nor_write(
-    open_base: str, connection: Connection, origin: str
-) -> None:
+def test_a_page_of_another_origin_can_neither_read_nor_write(open_base: str, store: str, origin: str) -> None:
     batch = {
         "session_key": "s:1",
         "agent": "a",
@@ -99,7 +110,8 @@ def test_a_page_of_another_origin_can_neither_read_nor_write(
         assert answer.status_code == 403
         assert "access-control-allow-origin" not in answer.headers
     assert httpx.options(open_base + "/api/capture", headers={"Origin": origin}).status_code == 403
-    assert connection.execute("SELECT count(*) AS rows FROM ros_messages").fetchone() == {"rows": 0}
+    with connect(store) as connection:
+        assert connection.execute("SELECT count(*) AS rows FROM ros_messages").fetchone() == {"rows": 0}
 
 
 def test_the_same_origin_is_answered(open_base: str) -> None:
@@ -168,11 +180,11 @@ def test_unknown_paths_and_parameters_are_problems(open_base: str) -> None:
 
 
 def test_an_unexpected_error_is_answered_with_its_request_id_alone(
-    open_base: str, connection: Connection, caplog: pytest.LogCaptureFixture
+    own_base: str, connection: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection.execute("ALTER TABLE ros_conversations ADD CONSTRAINT never CHECK (agent <> 'a')")
     batch = {"session_key": "s:1", "agent": "a", "channel": "c", "messages": []}
-    answer = httpx.post(open_base + "/api/capture", json=batch)
+    answer = httpx.post(own_base + "/api/capture", json=batch)
     assert answer.status_code == 500
     assert answer.headers["x-request-id"] in answer.json()["detail"]
     assert "never" not in answer.text
@@ -182,16 +194,14 @@ def test_an_unexpected_error_is_answered_with_its_request_id_alone(
     assert logged[0].exc_info is not None
 
 
-def test_a_store_that_is_gone_answers_503_and_says_so(
-    open_base: str, database_url: str, connection: Connection
-) -> None:
+def test_a_store_that_is_gone_answers_503_and_says_so(own_base: str, connection: Connection) -> None:
     connection.execute("ALTER TABLE ros_conversations RENAME TO elsewhere")
     batch = {"session_key": "s:1", "agent": "a", "channel": "c", "messages": []}
-    answer = httpx.post(open_base + "/api/capture", json=batch)
+    answer = httpx.post(own_base + "/api/capture", json=batch)
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"
     assert "rivet up" in answer.json()["detail"]
-    assert httpx.get(open_base + "/healthz").status_code == 200
+    assert httpx.get(own_base + "/healthz").status_code == 200
 
 
 def test_the_docs_page_is_whole_without_other_servers(open_base: str) -> None:

@@ -1,0 +1,338 @@
+"""`rivet up`: the whole memory on this machine, in one terminal, until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import httpx
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from rivet_pipeline.cli.processes import (
+    Program,
+    Supervisor,
+    end_leftovers,
+    free_port,
+    only_one,
+    require_free_port,
+)
+from rivet_pipeline.db.pending import PendingDay, pending_days
+from rivet_pipeline.db.pool import Connection, connect, open_pool
+from rivet_pipeline.db.store import dagster_url, embedded_server, prepare, prepare_dagster, store_url
+from rivet_pipeline.errors import RivetError
+from rivet_pipeline.retrieval.lexicon import is_due
+from rivet_pipeline.settings import Settings, get_settings
+from rivet_pipeline.shipped import shipped
+from rivet_pipeline.stages import STAGES
+from rivet_pipeline.transcripts.importer import import_paths
+from rivet_pipeline.transcripts.store_state import has_imported_from, is_empty, latest_title
+
+#: What the demo sessions can answer.
+DEMO_QUESTION = "why did we drop redis"
+
+_DEMO = Path(str(files("rivet_pipeline") / "demo"))
+
+_READY_SECONDS = 180.0
+
+
+class _StopRequested(Exception):  # noqa: N818 - a request, not an error
+    """Ctrl-C or SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folders of one RIVETOS_HOME."""
+
+    root: Path
+
+    @property
+    def logs(self) -> Path:
+        """Where the programs' output goes."""
+        return self.root / "logs"
+
+    @property
+    def run(self) -> Path:
+        """What only matters while we run: the lock and the record of programs."""
+        return self.root / "run"
+
+    @property
+    def dagster(self) -> Path:
+        """DAGSTER_HOME."""
+        return self.root / "dagster"
+
+    def prepare(self) -> None:
+        """Makes the folders. Raises `RivetError` when the place can not be written."""
+        try:
+            for folder in (self.root, self.logs, self.run, self.dagster):
+                folder.mkdir(parents=True, exist_ok=True)
+            probe = self.run / "writable"
+            probe.write_text("")
+            probe.unlink()
+        except OSError as error:
+            raise RivetError(
+                f"{self.root} can not be written ({error.strerror}); set RIVETOS_HOME to a folder that can."
+            ) from error
+
+
+def up_command(
+    demo: Annotated[bool, typer.Option(help="Import the demo sessions when the store is empty.")] = True,
+    once: Annotated[bool, typer.Option("--once", help="Stop when everything pending is done.")] = False,
+) -> None:
+    """Start the store, Dagster and the API, work off what is pending, and stay up until Ctrl-C.
+
+    Example: rivet up
+    """
+    settings = get_settings()
+    console = Console(highlight=False)
+    began = time.monotonic()
+    home = Home(settings.home)
+    home.prepare()
+    with _stop_signals(), only_one(home.run / "up.lock"):
+        for name in end_leftovers(home.run / "programs.json"):
+            console.print(f"Ended {name}, which an earlier start had left running.")
+        require_free_port(settings.api_host, settings.api_port, "RIVETOS_API_PORT")
+        require_free_port("127.0.0.1", settings.dagster_port, "RIVETOS_DAGSTER_PORT")
+        try:
+            with _store(settings, console) as url:
+                if demo:
+                    _import_demo(settings, url, console)
+                _run(settings, home, url, console, began, once=once)
+        except _StopRequested:
+            console.print("Stopped. All data is kept; `rivet up` goes on where it was.")
+
+
+@contextmanager
+def _stop_signals() -> Iterator[None]:
+    """Turns the first Ctrl-C or SIGTERM into `_StopRequested`; while stopping, further ones are ignored."""
+
+    def request(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise _StopRequested
+
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _store(settings: Settings, console: Console) -> Iterator[str]:
+    """The migrated store. An embedded server is ours to stop, also when a killed start had left it running."""
+    server = embedded_server(settings) if settings.pg_url is None else None
+    try:
+        if server is not None:
+            console.print(f"Postgres: {'started' if server.start() else 'already running'} in {server.data}")
+        else:
+            console.print("Postgres: the server of RIVETOS_PG_URL")
+        for name in prepare(settings):
+            console.print(f"Migration {name} applied")
+        prepare_dagster(settings)
+        yield store_url(settings)
+    finally:
+        if server is not None:
+            server.stop()
+
+
+def _import_demo(settings: Settings, url: str, console: Console) -> None:
+    with connect(url) as connection:
+        if not is_empty(connection):
+            return
+    with open_pool(url, max_size=2) as pool:
+        for agent in sorted(path for path in _DEMO.iterdir() if path.is_dir()):
+            report = import_paths(
+                pool, [agent], first_day=settings.first_day, max_line=settings.import_max_line, agent=agent.name
+            )
+            console.print(f"Demo sessions of {agent.name}: {report.conversations} conversations, {report.new} messages")
+
+
+def _run(settings: Settings, home: Home, url: str, console: Console, began: float, *, once: bool) -> None:
+    supervisor = Supervisor(home.run / "programs.json")
+    try:
+        _start_programs(settings, home, url, supervisor, console)
+        api = _address(settings.api_host, settings.api_port)
+        dagster = _address("127.0.0.1", settings.dagster_port)
+        console.print(f"API:        {api}/docs")
+        console.print(f"Dagster UI: {dagster}")
+        _work_off(url, supervisor, console)
+        _print_example(settings, url, api, console)
+        console.print(f"\nReady after {time.monotonic() - began:.0f} s.")
+        console.print(f"API:        {api}/docs")
+        console.print(f"Dagster UI: {dagster}")
+        if not once:
+            console.print("New messages are picked up by themselves. Ctrl-C stops everything.")
+            while True:
+                for name in supervisor.revive():
+                    console.print(f"{name} had ended and was started again; see {home.logs}.")
+                time.sleep(2.0)
+    finally:
+        supervisor.stop()
+
+
+def _start_programs(settings: Settings, home: Home, url: str, supervisor: Supervisor, console: Console) -> None:
+    shutil.copyfile(shipped("dagster.yaml"), home.dagster / "dagster.yaml")
+    port = free_port()
+    workspace = home.dagster / "workspace.yaml"
+    server = {"host": "127.0.0.1", "port": port, "location_name": "rivet_pipeline"}
+    workspace.write_text(json.dumps({"load_from": [{"grpc_server": server}]}), encoding="utf-8")
+    environment = {
+        **os.environ,
+        "RIVETOS_HOME": str(settings.home),
+        "DAGSTER_HOME": str(home.dagster),
+        "RIVETOS_DAGSTER_PG_URL": dagster_url(settings),
+        # Events of a range run are written in batches, and planned once a run instead of once a day: measured 56 s
+        # against 9 s for a thousand days.
+        "DAGSTER_EVENT_BATCH_SIZE": "50",
+    }
+
+    def program(name: str, *arguments: str) -> Program:
+        return Program(name, [sys.executable, "-m", *arguments], home.logs / f"{name}.log", environment)
+
+    supervisor.start(program("api", "rivet_pipeline.cli.main", "serve"))
+    supervisor.start(
+        program(
+            "dagster-code", "dagster", "api", "grpc", "-m", "rivet_pipeline.definitions", "-h", "127.0.0.1",
+            "-p", str(port), "--location-name", "rivet_pipeline", "--use-python-environment-entry-point",
+        )
+    )  # fmt: skip
+    daemon = program("dagster-daemon", "dagster._daemon", "run", "-w", str(workspace))
+    webserver = program(
+        "dagster-webserver",
+        "dagster_webserver",
+        "-h",
+        "127.0.0.1",
+        "-p",
+        str(settings.dagster_port),
+        "-w",
+        str(workspace),
+    )
+    with console.status("Starting Dagster and the API …"):
+        _wait(supervisor, "dagster-code", lambda: _listens(port), console)
+        supervisor.start(daemon)
+        # Both make Dagster's tables when they find none, so they are not started at the same moment.
+        _wait(supervisor, "dagster-daemon", lambda: _has_dagster_tables(settings), console)
+        supervisor.start(webserver)
+        _wait(supervisor, "api", lambda: _answers(f"{_address(settings.api_host, settings.api_port)}/healthz"), console)
+        _wait(
+            supervisor,
+            "dagster-webserver",
+            lambda: _answers(f"{_address('127.0.0.1', settings.dagster_port)}/server_info"),
+            console,
+        )
+
+
+def _wait(supervisor: Supervisor, name: str, ready: Any, console: Console) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while not ready():
+        for revived in supervisor.revive():
+            console.print(f"{revived} ended while starting and is started again.")
+        if time.monotonic() > deadline:
+            log = next(program.log for program in supervisor.programs if program.name == name)
+            raise RivetError(f"{name} is not ready after {_READY_SECONDS:.0f} s; the reason stands in {log}")
+        time.sleep(0.2)
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _listens(port: int) -> bool:
+    import socket
+
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2.0).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def _has_dagster_tables(settings: Settings) -> bool:
+    with connect(dagster_url(settings).replace("postgresql+psycopg2", "postgresql", 1)) as connection:
+        row = connection.execute("SELECT to_regclass('daemon_heartbeats') IS NOT NULL AS there").fetchone()
+        return bool(row and row["there"])
+
+
+def _work_off(url: str, supervisor: Supervisor, console: Console) -> None:
+    """Shows what is pending until nothing is. Dagster does the work; this only looks."""
+    with connect(url, application_name="rivet-up") as connection:
+        most: dict[str, int] = {}
+        last_line = 0.0
+        with Live(console=console, refresh_per_second=4, transient=True) as live:
+            while True:
+                pending = pending_days(connection)
+                live.update(_progress(pending, most))
+                if not console.is_terminal and time.monotonic() - last_line > 5.0:
+                    last_line = time.monotonic()
+                    console.print(_progress_line(pending))
+                if not _is_waiting(connection, pending):
+                    break
+                supervisor.revive()
+                time.sleep(0.5)
+        done = ", ".join(f"{stage} {most[stage]}" for stage in STAGES if most.get(stage))
+        console.print(f"Nothing is pending{f' (worked off: {done})' if done else ''}.")
+
+
+def _is_waiting(connection: Connection, pending: list[PendingDay]) -> bool:
+    return any(not item.timed for item in pending) or is_due(connection)
+
+
+def _progress(pending: list[PendingDay], most: dict[str, int]) -> Table:
+    table = Table(title="Dagster is materialising what is pending", title_justify="left", box=None)
+    for column in ("stage", "days", "items left", ""):
+        table.add_column(column)
+    for stage in STAGES:
+        items = [item for item in pending if item.stage == stage]
+        left = sum(item.items for item in items)
+        most[stage] = max(most.get(stage, 0), left)
+        done = 0 if not most[stage] else round(20 * (1 - left / most[stage]))
+        bar = "█" * done + "·" * (20 - done) if most[stage] else ""
+        table.add_row(stage, str(len({item.day for item in items})), str(left), bar)
+    return table
+
+
+def _progress_line(pending: list[PendingDay]) -> str:
+    parts = [
+        f"{stage} {sum(item.items for item in pending if item.stage == stage)}"
+        for stage in STAGES
+        if any(item.stage == stage for item in pending)
+    ]
+    return f"Pending: {', '.join(parts) or 'the lexicon'}"
+
+
+def _print_example(settings: Settings, url: str, api: str, console: Console) -> None:
+    with connect(url) as connection:
+        question = DEMO_QUESTION if has_imported_from(connection, _DEMO) else latest_title(connection)
+    if question is None:
+        console.print("The store is empty: import transcripts with `rivet import ~/.claude/projects`.")
+        return
+    token = settings.api_token.get_secret_value() if settings.api_token else None
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answer = httpx.get(
+        f"{api}/api/memory/search", params={"q": question, "limit": "3"}, headers=headers, timeout=30.0
+    ).json()
+    console.print(f'\nExample: rivet search "{question}"', markup=False)
+    for number, hit in enumerate(answer.get("results", []), start=1):
+        text = " ".join(hit["snippet"].split())
+        who = f"{hit['agent']}/{hit['role'] or hit['kind']}"
+        console.print(f"  {number}. {hit['score']:.2f}  {hit['createdAt'][:16]}Z  {who}  {text}", markup=False)

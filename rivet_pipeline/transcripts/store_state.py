@@ -1,0 +1,28 @@
+"""Small questions about what the transcript holds: whether there is anything at all, and what is newest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rivet_pipeline.db.pool import Connection
+
+
+def is_empty(connection: Connection) -> bool:
+    """Whether no message has ever been captured."""
+    return connection.execute("SELECT 1 FROM ros_messages LIMIT 1").fetchone() is None
+
+
+def latest_title(connection: Connection) -> str | None:
+    """The title of the conversation that was active last, None when no conversation has one."""
+    row = connection.execute(
+        "SELECT title FROM ros_conversations WHERE title IS NOT NULL ORDER BY updated_at DESC, id LIMIT 1"
+    ).fetchone()
+    return row["title"] if row else None
+
+
+def has_imported_from(connection: Connection, folder: Path) -> bool:
+    """Whether import has read a file below a folder."""
+    row = connection.execute(
+        "SELECT 1 FROM ros_import_files WHERE starts_with(path, %s) LIMIT 1", [f"{folder}/"]
+    ).fetchone()
+    return row is not None

@@ -80,6 +80,21 @@ CREATE TABLE ros_embeddings (
     PRIMARY KEY (model_id, owner_kind, owner_id, chunk)
 );
 
+-- Gives a model's vectors the index that nearest-neighbour search uses, unless it is there.
+CREATE FUNCTION ros_index_embedding_model(indexed_model_id integer) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    width integer := (SELECT dimensions FROM ros_embedding_models WHERE id = indexed_model_id);
+BEGIN
+    IF to_regclass(format('ros_embeddings_hnsw_%s', indexed_model_id)) IS NULL THEN
+        PERFORM pg_advisory_xact_lock(hashtext('ros_index_embedding_model'));
+        EXECUTE format(
+            'CREATE INDEX IF NOT EXISTS ros_embeddings_hnsw_%s ON ros_embeddings USING hnsw ((embedding::halfvec(%s)) halfvec_cosine_ops) WHERE model_id = %s',
+            indexed_model_id, width, indexed_model_id);
+    END IF;
+END
+$$;
+
 -- Registers an embedding model, gives it an index of its own and makes it the one being filled. The first model also
 -- serves. A name that comes back with another width is refused: its old vectors would be compared with new ones.
 CREATE FUNCTION ros_register_embedding_model(model_name text, model_dimensions integer) RETURNS integer
@@ -98,11 +113,11 @@ BEGIN
         INSERT INTO ros_embedding_models (name, dimensions, serving)
         VALUES (model_name, model_dimensions, NOT EXISTS (SELECT 1 FROM ros_embedding_models WHERE serving))
         RETURNING * INTO model;
-        EXECUTE format(
-            'CREATE INDEX ros_embeddings_hnsw_%s ON ros_embeddings USING hnsw ((embedding::halfvec(%s)) halfvec_cosine_ops) WHERE model_id = %s',
-            model.id, model.dimensions, model.id);
+        PERFORM ros_index_embedding_model(model.id);
     END IF;
     IF NOT model.filling THEN
+        -- What the former model has seen, this one has not.
+        DELETE FROM ros_stage_marks WHERE stage = 'message_embeddings';
         UPDATE ros_embedding_models SET filling = false WHERE filling;
         UPDATE ros_embedding_models SET filling = true WHERE id = model.id;
     END IF;

@@ -1,0 +1,9 @@
+-- One page of the work with its texts, less what another pass has done meanwhile.
+SELECT w.id, w.day, s.text_hash, s.content
+FROM ros_embedding_work AS w
+JOIN ros_summaries AS s ON s.id = w.id
+WHERE w.n > %(after)s AND w.n <= %(upto)s
+  AND NOT EXISTS (
+      SELECT 1 FROM ros_embeddings AS e
+      WHERE e.model_id = %(model)s AND e.owner_kind = 'summary' AND e.owner_id = s.id AND e.content_hash = s.text_hash)
+ORDER BY w.n

@@ -42,7 +42,7 @@ def _stems(query: str) -> list[str]:
         if _CJK.match(word):
             stems.update(dict.fromkeys([word] if len(word) < 3 else [word[i : i + 2] for i in range(len(word) - 1)]))
         elif len(word) > 1 or word.isdigit():
-            stems[word[: max(4, len(word) - 3)]] = None
+            stems[word[: max(4, 2 * len(word) // 3)]] = None
     return list(stems)[:_MAX_WORDS]
 
 

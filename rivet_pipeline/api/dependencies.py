@@ -94,17 +94,21 @@ def open_resources(settings: Settings, url: str) -> Iterator[Resources]:
     with open_pool(url, max_size=POOL_SIZE, application_name="rivet-api") as pool:
         resources = Resources(settings, pool, QueryVectors(settings), AccessRecorder(), EmbeddingProbe(settings))
         stop = threading.Event()
-        flusher = threading.Thread(target=_flush_until, args=(stop, resources), name="access-flusher", daemon=True)
-        flusher.start()
+        behind = threading.Thread(target=_work_behind, args=(stop, resources), name="behind", daemon=True)
+        behind.start()
         try:
             yield resources
         finally:
             stop.set()
-            flusher.join()
+            behind.join()
 
 
-def _flush_until(stop: threading.Event, resources: Resources) -> None:
-    """Writes accesses behind, and once more when asked to stop. A store that is away costs nothing but the delay."""
+def _work_behind(stop: threading.Event, resources: Resources) -> None:
+    """Writes accesses behind, and once more when asked to stop. A store that is away costs nothing but the delay.
+
+    Looks at the embedding model first, so that one that lives in this process is loaded before somebody searches.
+    """
+    resources.probe.look()
     while not stop.wait(FLUSH_SECONDS):
         _flush(resources)
     _flush(resources)

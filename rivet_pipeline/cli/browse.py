@@ -14,6 +14,7 @@ from rivet_pipeline.cli.options import Agent, AsJson, Before, Conversation, Role
 from rivet_pipeline.cli.output import console, local_time, one_line, print_json, short_id, visible
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.store import open_store
+from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.retrieval.browse import browse
 from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, BrowseResponse
 from rivet_pipeline.settings import get_settings
@@ -60,7 +61,10 @@ def browse_command(
         cursor=not_blank("cursor", cursor),
     )
     with open_store(settings) as url, connect(url, application_name="rivet-browse") as connection:
-        response = browse(connection, request)
+        try:
+            response = browse(connection, request)
+        except InvalidInputError as error:
+            raise typer.BadParameter(error.problem, param_hint=f"--{error.field}") from None
     if as_json:
         print_json(browse_answer(response).model_dump(mode="json", by_alias=True))
     else:

@@ -35,15 +35,18 @@ def read_period(
 ) -> tuple[datetime | None, datetime | None]:
     """The bounds that the three options come to; times without an offset are read in `zone`.
 
-    Raises `InvalidInputError` naming the option.
+    Raises `typer.BadParameter` naming the option.
     """
     bounds: list[datetime | None] = []
     for option, text in (("--since", since), ("--before", before)):
         try:
             bounds.append(None if text is None else parse_time(text, zone=zone))
         except ValueError as error:
-            raise InvalidInputError(option, str(error)) from None
-    return period(bounds[0], bounds[1], window, zone=zone, now=now)
+            raise typer.BadParameter(str(error), param_hint=option) from None
+    try:
+        return period(bounds[0], bounds[1], window, zone=zone, now=now)
+    except InvalidInputError as error:
+        raise typer.BadParameter(error.problem, param_hint=f"--{error.field}") from None
 
 
 def not_blank(option: str, value: str | None) -> str | None:

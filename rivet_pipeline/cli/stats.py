@@ -39,18 +39,38 @@ def _print(stats: Stats, zone: ZoneInfo) -> None:
     out = console()
     for alert in stats.alerts:
         out.print(Text(f"! {one_line(alert)}", style="bold yellow"))
-    for name, error in stats.errors.items():
-        out.print(Text(f"! {name} could not be read: {one_line(error)}", style="bold red"))
-    if stats.alerts or stats.errors:
+    if stats.alerts:
         out.print()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in stats.figures.items():
-        table.add_row(Text(name.replace("_", " "), style="bold"), Text(_shown(value, zone)))
+        lines = _sessions(value, zone) if name == "recent_sessions" else _lines(value, zone)
+        table.add_row(Text(_words(name), style="bold"), Text("\n".join(lines) or "none"))
     out.print(table)
 
 
-def _shown(value: Any, zone: ZoneInfo) -> str:
-    """A figure as text: numbers grouped, times in the zone, a mapping or a list one entry a line."""
+def _words(name: str) -> str:
+    return one_line(name.replace("_", " "))
+
+
+def _sessions(rows: Iterable[Mapping[str, Any]], zone: ZoneInfo) -> list[str]:
+    return [
+        f"{local_time(row['updated_at'], zone)}  {one_line(row['agent'], 40)}  "
+        f"{one_line(row['title'] or row['session_key'], 60)}"
+        for row in rows
+    ]
+
+
+def _lines(value: Any, zone: ZoneInfo) -> list[str]:
+    """A figure as lines: one an entry of a mapping or a list."""
+    if isinstance(value, Mapping):
+        return [f"{_words(str(key))}: {_inline(entry, zone)}" for key, entry in value.items()]
+    if isinstance(value, list | tuple):
+        return [_inline(entry, zone) for entry in value]
+    return [_inline(value, zone)]
+
+
+def _inline(value: Any, zone: ZoneInfo) -> str:
+    """A value on one line: numbers grouped, times in the zone, what a mapping or a list holds after one another."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -62,10 +82,7 @@ def _shown(value: Any, zone: ZoneInfo) -> str:
     if isinstance(value, datetime):
         return local_time(value, zone)
     if isinstance(value, Mapping):
-        entries = [f"{one_line(str(key))}: {_shown(entry, zone)}" for key, entry in value.items()]
-        return "\n".join(entries) or "none"
-    if isinstance(value, str):
-        return one_line(value)
-    if isinstance(value, Iterable):
-        return "\n".join(_shown(entry, zone).replace("\n", " · ") for entry in value) or "none"
-    return one_line(str(value))
+        return ", ".join(f"{_words(str(key))} {_inline(entry, zone)}" for key, entry in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return "; ".join(_inline(entry, zone) for entry in value) or "none"
+    return one_line(str(value), 200)

@@ -40,7 +40,7 @@ def reader(server: EmbeddedServer) -> Iterator[httpx.Client]:
 def filled_api(url: str) -> Iterator[httpx.Client]:
     settings = Settings(timezone="Europe/Berlin")
     with running_api(settings, url) as base, httpx.Client(base_url=base, timeout=30) as opened:
-        messages = [
+        messages: list[dict[str, Any]] = [
             {"event_id": key, "role": role, "content": text, "created_at": at}
             for key, (role, text, at) in WORDS.items()
         ]

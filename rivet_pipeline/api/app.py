@@ -30,7 +30,7 @@ _DESCRIPTION = """The memory that agents keep: every word of their conversations
 Times go in as ISO 8601 with an offset and come out in UTC. Every error is problem details (application/problem+json)
 with a request id. A parameter that is not listed here is refused, so that a misspelt filter never means no filter.
 
-Example: curl 'http://127.0.0.1:5174/api/memory/search?q=where+do+sessions+live&limit=5'"""
+Example: `curl 'http://127.0.0.1:5174/api/memory/search?q=where+do+sessions+live&limit=5'`"""
 
 _TAGS = [
     {"name": "capture", "description": "The way in. A captured message is durable when the call returns."},

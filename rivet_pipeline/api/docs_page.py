@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
@@ -58,18 +59,14 @@ def _operation(document: Mapping[str, Any], path: str, method: str, operation: M
         (parameter["name"], parameter.get("required", False), parameter["schema"], parameter.get("description"))
         for parameter in operation.get("parameters", [])
     ]
-    parts.append(_table("Parameters", parameters))
+    parts.append(_table("Parameters", sorted(parameters, key=lambda parameter: not parameter[1])))
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     if body is not None:
         model = _resolve(document, body)
-        parts.append(_table("Body", _fields(model)))
         parts.extend(f"<pre>{_json(example)}</pre>" for example in model.get("examples", [])[:1])
-        item = _resolve(document, model.get("properties", {}).get("messages", {}).get("items", {}))
-        parts.append(_table("Each message", _fields(item)))
+        parts.extend(_tables(document, "Body", model))
     answer = operation["responses"].get("200", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    model = _resolve(document, answer)
-    if model.get("properties"):
-        parts.append(_table("Answer", _fields(model)))
+    parts.extend(_tables(document, "Answer", _resolve(document, answer)))
     return "\n".join(parts) + "</article>"
 
 
@@ -79,6 +76,15 @@ def _resolve(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[
         return schema
     found: Mapping[str, Any] = document["components"]["schemas"][reference.rpartition("/")[2]]
     return found
+
+
+def _tables(document: Mapping[str, Any], title: str, model: Mapping[str, Any]) -> list[str]:
+    """A model's fields, and those of the models that it lists."""
+    tables = [_table(title, _fields(model))]
+    for name, schema in model.get("properties", {}).items():
+        if "$ref" in schema.get("items", {}):
+            tables.append(_table(f"{title}: each of {name}", _fields(_resolve(document, schema["items"]))))
+    return tables
 
 
 def _fields(model: Mapping[str, Any]) -> list[tuple[str, bool, Mapping[str, Any], str | None]]:
@@ -97,9 +103,9 @@ def _table(title: str, rows: Iterable[tuple[str, bool, Mapping[str, Any], str | 
             notes.append(f"default {json.dumps(schema['default'])}")
         about = " · ".join([*notes, description or ""]).removesuffix(" · ")
         lines.append(
-            f"<tr><td><code>{escape(name)}</code><td><code>{escape(_type(schema))}</code><td>{escape(about)}</tr>"
+            f"<tr><td><code>{escape(name)}</code><td><code>{escape(_type(schema))}</code><td>{_prose(about)}</tr>"
         )
-    return f"<h4>{title}</h4><table>{''.join(lines)}</table>" if lines else ""
+    return f"<h4>{escape(title)}</h4><table>{''.join(lines)}</table>" if lines else ""
 
 
 def _type(schema: Mapping[str, Any]) -> str:
@@ -122,4 +128,9 @@ def _json(value: object) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    return "".join(f"<p>{escape(part)}</p>" for part in text.split("\n\n") if part.strip())
+    return "".join(f"<p>{_prose(part)}</p>" for part in text.split("\n\n") if part.strip())
+
+
+def _prose(text: str) -> str:
+    """Escaped text, with what stands in backticks set as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

@@ -81,7 +81,7 @@ def _print(request: SearchRequest, response: SearchResponse, zone: ZoneInfo, *, 
         error_console().print(Text(f"Note: {one_line(response.degraded)}.", style="yellow"))
     for rank, hit in enumerate(response.hits, start=1):
         out.print(_heading(rank, hit, zone))
-        out.print(Padding(highlighted(one_line(hit.snippet), request.query), (0, 0, 0, 4)))
+        out.print(Padding(highlighted(one_line(hit.snippet), request.query), (0, 0, 0, 4), expand=False))
         if explain:
             parts = hit.parts
             out.print(

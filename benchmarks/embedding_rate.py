@@ -4,7 +4,7 @@ Both get the same texts. The bare loop only embeds them; the stage also reads me
 chunks, stores the vectors and indexes them. `wheel` is WordLlama's own `embed`, `ours` the faster sum over the same
 token vectors that the project uses, `slow model` a model that takes a fixed time per text, as a real server does.
 
-    python -m benchmarks.embedding_rate [--messages 6000] [--seconds-per-text 0.002]
+    python -m benchmarks.embedding_rate [--messages 6000] [--seconds-per-text 0.004]
 """
 
 from __future__ import annotations
@@ -56,6 +56,13 @@ def make_texts(count: int) -> list[str]:
     weights = [1 / (rank + 10) for rank in range(len(words))]
     return [
         " ".join(source.choices(words, weights, k=max(3, int(source.lognormvariate(3.9, 1.1))))) for _ in range(count)
+    ]
+
+
+def split(texts: Sequence[str]) -> list[str]:
+    """The texts as the stage gives them to the model."""
+    return [
+        piece.text for text in texts for piece in pieces(compose_message(text, None, None, None), CHARACTERS_PER_CHUNK)
     ]
 
 
@@ -115,12 +122,10 @@ def main() -> None:
     """Prints one row per model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=6000)
-    parser.add_argument("--seconds-per-text", type=float, default=0.002)
+    parser.add_argument("--seconds-per-text", type=float, default=0.004)
     arguments = parser.parse_args()
     texts = make_texts(arguments.messages)
-    chunks = [
-        piece.text for text in texts for piece in pieces(compose_message(text, None, None, None), CHARACTERS_PER_CHUNK)
-    ]
+    chunks = split(texts)
     ours = WordLlamaEmbedder()
     ours.embed(["load it"])
     with tempfile.TemporaryDirectory(prefix="rivet-bench-", ignore_cleanup_errors=True) as folder:
@@ -128,12 +133,12 @@ def main() -> None:
         server.start()
         try:
             staged = stage(server, "bench_wordllama", texts, ours)
-            few = texts[: len(texts) // 3]
+            few = texts[: len(texts) // 6]
             slow = SlowEmbedder(arguments.seconds_per_text)
             slow_staged = stage(server, "bench_slow", few, slow)
         finally:
             server.stop()
-    slow_chunks = chunks[: len(chunks) // 3]
+    slow_chunks = split(few)
     results = [
         ("WordLlama, wheel", len(chunks), wheel(chunks), staged),
         ("WordLlama, ours", len(chunks), bare(ours, chunks), staged),

@@ -16,6 +16,6 @@ LEXICON_VERSION = 1
 #: What the `messages` asset reports of a day.
 MESSAGES_VERSION = 1
 
-#: Stands in every system prompt of ours, so that capture recognises the pipeline's own model traffic and keeps it out
-#: of refinement.
-OWN_TRAFFIC_MARKER = "[rivet_pipeline refinement request: not a conversation]"
+#: The first line of every prompt the pipeline sends to a chat model, in its system text and in its user text. A session
+#: whose first text starts with it is our own model traffic: capture marks it as noise and nothing refines it.
+OWN_TRAFFIC_MARKER = "[rivet-pipeline model request: not a conversation, never to be captured or summarised]"

@@ -13,6 +13,9 @@ from uuid import UUID
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import Cause, ModelError
 
+#: The item of a stage's model service itself: while it is blocked, the pending views let the whole stage rest.
+SERVICE = "service"
+
 #: After this many content failures an item is left alone until its text, or the code, changes.
 MAX_CONTENT_ATTEMPTS = 3
 

@@ -139,6 +139,7 @@ def _run(
                 stopped = _Pass(pool, reader, embedder, plan, model, report, size, batch).drain(owners)
         finally:
             reader.execute("DROP TABLE ros_embedding_work")
+        _refresh_statistics(reader, report.rows)
         if not stopped:
             _mark_finished(reader, model, unseen)
         promote_filling_model(reader)
@@ -338,7 +339,18 @@ def _select_work(connection: Connection, plan: _Plan, model: RegisteredModel, da
         "CREATE TEMP TABLE ros_embedding_work (n bigint PRIMARY KEY, id uuid NOT NULL, day date NOT NULL)"
     )
     parameters = {"model": model.id, "days": None if days is None else list(days)}
-    return connection.execute(_sql(plan.select), parameters).rowcount
+    owners = connection.execute(_sql(plan.select), parameters).rowcount
+    connection.execute("ANALYZE ros_embedding_work")
+    return owners
+
+
+def _refresh_statistics(connection: Connection, written: int) -> None:
+    """Before autovacuum has looked at a young table, the planner takes it for empty and joins it row by row."""
+    row = connection.execute(
+        "SELECT reltuples < %s AS outdated FROM pg_class WHERE oid = 'ros_embeddings'::regclass", [written]
+    ).fetchone()
+    if row is not None and row["outdated"]:
+        connection.execute("ANALYZE ros_embeddings")
 
 
 def _mark_finished(connection: Connection, model: RegisteredModel, unseen: dict[UUID, int]) -> None:

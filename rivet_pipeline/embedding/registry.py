@@ -108,6 +108,8 @@ def index_kept(connection: Connection, model: RegisteredModel, owners: int) -> I
     finally:
         if away:
             connection.execute("SELECT ros_index_embedding_model(%s)", [model.id])
+            # The table has just doubled at least; plans made for the former one are wrong by that much.
+            connection.execute("ANALYZE ros_embeddings")
             connection.execute("SELECT pg_advisory_unlock_shared(%s, %s)", [_INDEX_AWAY, model.id])
 
 

@@ -135,7 +135,7 @@ class _Clock:
 
 def _clean_session(session: SessionRecord, items: Sequence[MessageRecord | ToolResult]) -> SessionRecord:
     settings: Mapping[str, Any] = clean_json(dict(session.settings))
-    if any(isinstance(item, MessageRecord) and OWN_TRAFFIC_MARKER in item.content for item in items):
+    if any(isinstance(item, MessageRecord) and item.content.lstrip().startswith(OWN_TRAFFIC_MARKER) for item in items):
         settings = {**settings, "noise": True, "noise_reason": "the pipeline's own model traffic"}
     return SessionRecord(
         session_key=clean_text(session.session_key),

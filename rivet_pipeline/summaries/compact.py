@@ -1,0 +1,342 @@
+"""Makes the summary tree: one pass of a level over days, and the redoing of what an older version made.
+
+The order of each step is here: lock, read, ask the model outside any transaction, write if nobody else has. What is
+due stands in `batches.py`, what a summary says in the summarizers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from rivet_pipeline.db.ledger import SERVICE, clear_failures, record_failure
+from rivet_pipeline.db.pool import Connection, Pool
+from rivet_pipeline.models.protocols import ModelError
+from rivet_pipeline.stages import Stage, StageReport
+from rivet_pipeline.summaries.batches import (
+    BatchRules,
+    State,
+    due_conversations,
+    next_leaf,
+    next_parent,
+    read_request,
+    read_rules,
+    read_state,
+)
+from rivet_pipeline.summaries.grounding import ground, identifiers
+from rivet_pipeline.summaries.prompts import user_text
+from rivet_pipeline.summaries.types import Kind, Summarizer, SummaryDraft, SummaryRequest, input_hash
+from rivet_pipeline.transcripts.cleaning import clean_text
+from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
+
+_HERE = Path(__file__).parent
+
+#: The stage of each level.
+STAGE_OF: dict[Kind, Stage] = {"leaf": "leaf_summaries", "branch": "branch_summaries", "root": "root_summaries"}
+
+#: Failures that a smaller batch can cure.
+_TOO_MUCH = frozenset({"truncated", "too-long"})
+
+
+def summarize_leaves(
+    pool: Pool, *, days: Sequence[date] | None, summarizer: Summarizer, version: int = SUMMARY_PIPELINE_VERSION
+) -> StageReport:
+    """Makes every due leaf of the conversations of those days (None: all), then marks what has nothing left.
+
+    Holds one connection of the pool. A transient or permanent model failure ends the pass; a content failure ends its
+    conversation only. Both are in `ros_failures`, and nothing is written for them.
+    """
+    return _pass(pool, "leaf", days, summarizer, version)
+
+
+def summarize_branches(
+    pool: Pool, *, days: Sequence[date] | None, summarizer: Summarizer, version: int = SUMMARY_PIPELINE_VERSION
+) -> StageReport:
+    """Makes every due branch over parentless leaves. As `summarize_leaves` otherwise."""
+    return _pass(pool, "branch", days, summarizer, version)
+
+
+def summarize_roots(
+    pool: Pool, *, days: Sequence[date] | None, summarizer: Summarizer, version: int = SUMMARY_PIPELINE_VERSION
+) -> StageReport:
+    """Makes every due root over parentless branches. As `summarize_leaves` otherwise."""
+    return _pass(pool, "root", days, summarizer, version)
+
+
+def resummarize(
+    pool: Pool,
+    *,
+    days: Sequence[date] | None,
+    summarizer: Summarizer,
+    force: bool = False,
+    kinds: Sequence[Kind] = ("leaf", "branch", "root"),
+    version: int = SUMMARY_PIPELINE_VERSION,
+) -> list[StageReport]:
+    """Makes existing summaries again from the same sources where model, version or a source's text has changed.
+
+    Leaves go first, so that a parent is redone once, from its new children. The older text goes to
+    `ros_summary_revisions`. A failure keeps the older text and is recorded under the summary's id. With `force`
+    everything is redone. Without a difference nothing is asked and nothing written.
+    """
+    reports: list[StageReport] = []
+    with pool.connection() as connection:
+        for kind in kinds:
+            work = _Work(connection, kind, summarizer, version)
+            reports.append(work.report)
+            if not work.redo(days, force=force):
+                break
+    return reports
+
+
+def _pass(pool: Pool, kind: Kind, days: Sequence[date] | None, summarizer: Summarizer, version: int) -> StageReport:
+    with pool.connection() as connection:
+        work = _Work(connection, kind, summarizer, version)
+        rules = read_rules(connection)
+        for due in due_conversations(connection, kind, days):
+            with _try_lock(connection, work.stage, due.conversation_id) as mine:
+                if mine and not work.conversation(due.conversation_id, due.day, rules):
+                    break
+        if kind == "leaf":
+            connection.execute(
+                (_HERE / "mark_seen.sql").read_text(encoding="utf-8"),
+                {"days": list(days) if days is not None else None},
+            )
+        return work.report
+
+
+@contextmanager
+def _try_lock(connection: Connection, stage: Stage, conversation_id: UUID) -> Iterator[bool]:
+    """Whether this session alone works on the conversation's stage until the end of the block."""
+    key = [f"ros_{stage}", str(conversation_id)]
+    row = connection.execute("SELECT pg_try_advisory_lock(hashtext(%s), hashtext(%s)) AS mine", key).fetchone()
+    mine = row is not None and bool(row["mine"])
+    try:
+        yield mine
+    finally:
+        if mine and not connection.closed:
+            connection.execute("SELECT pg_advisory_unlock(hashtext(%s), hashtext(%s))", key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An existing summary and what it is made from today."""
+
+    id: UUID
+    conversation_id: UUID
+    day: date
+    input_hash: str
+    text_hash: str
+    ids: list[str]
+    hashes: list[str]
+
+
+class _Work:
+    """One level's pass on one connection."""
+
+    def __init__(self, connection: Connection, kind: Kind, summarizer: Summarizer, version: int) -> None:
+        self.stage = STAGE_OF[kind]
+        self.report = StageReport(self.stage, model=summarizer.model)
+        self._connection = connection
+        self._kind: Kind = kind
+        self._summarizer = summarizer
+        self._version = version
+
+    def conversation(self, conversation_id: UUID, day: date, rules: BatchRules) -> bool:
+        """Makes batches until none is due. False when the service, not the conversation, is at fault."""
+        started = time.monotonic()
+        try:
+            while (request := self._next(read_state(self._connection, conversation_id), rules)) is not None:
+                if not self._make(request, day):
+                    break
+        except ModelError as error:
+            return self._failed(str(conversation_id), error, day)
+        finally:
+            self.report.days[day].seconds += time.monotonic() - started
+        return True
+
+    def redo(self, days: Sequence[date] | None, *, force: bool) -> bool:
+        """Makes what is stale again. False when the service is at fault."""
+        rows = self._connection.execute(
+            (_HERE / "select_made.sql").read_text(encoding="utf-8"),
+            {
+                "kind": self._kind,
+                "stage": self.stage,
+                "days": list(days) if days is not None else None,
+                "force": force,
+            },
+        ).fetchall()
+        for made in (_Made(**row) for row in rows):
+            if not force and made.input_hash == self._hash_today(made):
+                continue
+            with _try_lock(self._connection, self.stage, made.conversation_id) as mine:
+                if mine and not self._redo_one(made):
+                    return False
+        return True
+
+    def _next(self, state: State, rules: BatchRules) -> SummaryRequest | None:
+        if self._kind == "leaf":
+            return next_leaf(self._connection, state, rules)
+        return next_parent(self._connection, self._kind, state, rules)
+
+    def _make(self, request: SummaryRequest, day: date) -> bool:
+        """One summary, or several over the halves of a batch that was too much. False when another worker won."""
+        try:
+            draft, seconds = self._draft(request, day)
+        except ModelError as error:
+            if error.name not in _TOO_MUCH or len(request.messages) < 2:
+                raise
+            middle = len(request.messages) // 2
+            halves = (request.messages[:middle], request.messages[middle:])
+            return all(self._make(replace(request, messages=half), day) for half in halves)
+        if not self._write(request, self._columns(request, draft, seconds)):
+            return False
+        self.report.days[day].rows += 1
+        return True
+
+    def _draft(self, request: SummaryRequest, day: date) -> tuple[SummaryDraft, float]:
+        tally = self.report.days[day]
+        started = time.monotonic()
+        try:
+            draft = self._summarizer.summarize(request)
+            if not clean_text(draft.text).strip():
+                raise ModelError("content", "empty", "the summarizer gave no text")
+        except ModelError:
+            tally.model_calls += 1
+            raise
+        except Exception as error:
+            # One conversation that our own code can not take must not stop all others; the ledger shows it.
+            raise ModelError("content", "defect", f"{type(error).__name__}: {error}") from error
+        tally.model_calls += draft.calls
+        tally.tokens += draft.prompt_tokens + draft.completion_tokens
+        tally.characters += sum(map(len, _sources(request)))
+        return draft, time.monotonic() - started
+
+    def _columns(self, request: SummaryRequest, draft: SummaryDraft, seconds: float) -> dict[str, Any]:
+        content = clean_text(draft.text).strip()
+        sources = [user_text(request), *_sources(request)]
+        share, missing = ground(content, sources)
+        return {
+            "conversation": request.conversation.id,
+            "kind": request.kind,
+            "content": content,
+            "message_count": request.message_count,
+            "earliest_at": request.earliest_at,
+            "latest_at": request.latest_at,
+            "agents": request.agents,
+            "model": self._summarizer.model,
+            "version": self._version,
+            "input_hash": request.input_hash(model=self._summarizer.model, version=self._version),
+            "grounding": share,
+            "ungrounded": [clean_text(token) for token in missing],
+            "metadata": Jsonb(
+                {
+                    "seconds": round(seconds, 3),
+                    "calls": draft.calls,
+                    "prompt_tokens": draft.prompt_tokens,
+                    "completion_tokens": draft.completion_tokens,
+                    "identifiers": len(identifiers(content)),
+                    "input_characters": sum(map(len, _sources(request))),
+                }
+            ),
+        }
+
+    def _write(self, request: SummaryRequest, columns: dict[str, Any]) -> bool:
+        """Stores a summary with its sources. False, and nothing stored, when one of them is claimed already."""
+        try:
+            with self._connection.transaction():
+                # Two writers of one conversation wait here. NO KEY: a capture of the same moment need not.
+                self._connection.execute(
+                    "SELECT 1 FROM ros_conversations WHERE id = %s FOR NO KEY UPDATE", [request.conversation.id]
+                )
+                row = self._connection.execute(
+                    (_HERE / "insert_summary.sql").read_text(encoding="utf-8"), columns
+                ).fetchone()
+                assert row is not None
+                if not self._claim(row["id"], request):
+                    raise psycopg.Rollback
+                clear_failures(self._connection, stage=self.stage, items=[str(request.conversation.id), SERVICE])
+                return True
+        except psycopg.errors.UniqueViolation:
+            return False
+        return False
+
+    def _claim(self, summary_id: UUID, request: SummaryRequest) -> bool:
+        if request.kind == "leaf":
+            claimed = self._connection.execute(
+                """
+                INSERT INTO ros_summary_sources (summary_id, message_id, ordinal)
+                SELECT %(summary)s, i.id, i.place - 1
+                FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS i (id, place)
+                WHERE NOT EXISTS (SELECT 1 FROM ros_summary_sources AS s WHERE s.message_id = i.id)
+                """,
+                {"summary": summary_id, "ids": request.input_ids},
+            )
+        else:
+            claimed = self._connection.execute(
+                "UPDATE ros_summaries SET parent_id = %s WHERE id = ANY(%s) AND parent_id IS NULL",
+                [summary_id, request.input_ids],
+            )
+        return claimed.rowcount == len(request.input_ids)
+
+    def _hash_today(self, made: _Made) -> str:
+        inputs = list(zip(made.ids, made.hashes, strict=True))
+        return input_hash(self._kind, inputs, model=self._summarizer.model, version=self._version)
+
+    def _redo_one(self, made: _Made) -> bool:
+        state = read_state(self._connection, made.conversation_id)
+        request = read_request(self._connection, made.id, self._kind, state)
+        started = time.monotonic()
+        try:
+            draft, seconds = self._draft(request, made.day)
+        except ModelError as error:
+            return self._failed(str(made.id), error, made.day)
+        finally:
+            self.report.days[made.day].seconds += time.monotonic() - started
+        columns = self._columns(request, draft, seconds)
+        with self._connection.transaction():
+            replaced = self._connection.execute(
+                (_HERE / "replace_summary.sql").read_text(encoding="utf-8"),
+                {**columns, "id": made.id, "old_hash": made.input_hash, "old_text": made.text_hash},
+            )
+            clear_failures(self._connection, stage=self.stage, items=[str(made.id), SERVICE])
+        self.report.days[made.day].rows += replaced.rowcount
+        return True
+
+    def _failed(self, item: str, error: ModelError, day: date) -> bool:
+        """Records a failure: the item's own, or the service's, for which the whole stage rests. True for the former."""
+        mine = error.cause == "content"
+        with self._connection.transaction():
+            record_failure(self._connection, stage=self.stage, item=item if mine else SERVICE, error=error, day=day)
+        self.report.days[day].failures += 1
+        return mine
+
+
+def _sources(request: SummaryRequest) -> list[str]:
+    """Everything the summary may speak of, uncut."""
+    texts: list[str] = []
+    for message in request.messages:
+        texts += [message.content, message.tool_name or "", message.tool_result or ""]
+        if message.tool_args is not None:
+            texts += _strings(message.tool_args)
+    return texts + [child.content for child in request.children]
+
+
+def _strings(value: Any) -> list[str]:
+    """A JSON value as its writers and readers see it: its strings unescaped, and the whole as JSON."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [json.dumps(value, ensure_ascii=False), *(text for item in value.values() for text in _strings(item))]
+    if isinstance(value, list):
+        return [text for item in value for text in _strings(item)]
+    return [str(value)]

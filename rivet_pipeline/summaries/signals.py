@@ -1,0 +1,128 @@
+"""The English wordings that tell what a statement does: correct, decide, prefer, report, announce. Word lists only.
+
+Other languages are ranked by centrality and identifiers alone. How much each signal counts stands in `extractive.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+
+def _any_of(
+    *wordings: str, start: str = r"\b", end: str = r"\b", flags: re.RegexFlag = re.IGNORECASE
+) -> re.Pattern[str]:
+    # An apostrophe may be typed or typographic.
+    joined = "|".join(wordings).replace("'", "['\u2019]?")
+    return re.compile(f"{start}(?:{joined}){end}", flags)
+
+
+#: Says that something before it was wrong or unwanted.
+CORRECTION = _any_of(
+    r"(?:^|(?<=[.!?;,] ))(?:no|nope|wrong|stop|wait)\b[,.! ]",
+    r"\bnot (?:that|this|what i|like that|quite)\b",
+    r"\binstead\b",
+    r"\bactually\b",
+    r"\brather than\b",
+    r"\bi (?:said|meant|asked|told you)\b",
+    r"\bthat(?:'s| is) (?:wrong|not right|incorrect|not what)\b",
+    r"\bdon't\b",
+    r"\bdo not\b",
+    r"\bshould(?:n't| not)\b",
+    r"\brevert\b",
+    r"\bundo\b",
+    r"\bwithout asking\b",
+    start="",
+    end="",
+)
+
+#: Chooses, or gives the reason for a choice.
+DECISION = _any_of(
+    "decided",
+    "decision",
+    "we chose",
+    "i chose",
+    "chosen",
+    "let's (?:go with|use|keep|do)",
+    "going with",
+    "we(?:'ll| will) (?:use|keep|go)",
+    "settled on",
+    "agreed",
+    "because",
+    "the reason",
+    "so that",
+    "trade-?off",
+    "in favou?r of",
+    "opted",
+)
+
+#: Says how somebody wants things, beyond this once.
+PREFERENCE = _any_of(
+    "always",
+    "never",
+    "prefer(?:s|red|ence)?",
+    "i (?:like|want|hate|need)",
+    "please (?:use|keep|make|don't)",
+    "from now on",
+    "by default",
+    "must(?: not)?",
+    "make sure",
+    "keep it",
+    "only use",
+    "no external",
+)
+
+#: Reports something finished.
+DONE = _any_of(
+    "fixed|added|implemented|created|merged|released|deployed|passed|passes|completed|installed|renamed|removed",
+    "replaced|updated|wrote|written|moved|refactored|resolved|committed|pushed|built|configured|migrated|enabled",
+    "disabled|works now|solved|finished|shipped",
+)
+
+#: Says that something is not finished.
+OPEN = _any_of(
+    "todo|to-do",
+    "still (?:needs?|missing|fails?|failing|open|to)",
+    "remains? (?:to|open|undone)",
+    "remaining (?:work|tasks?|issues?|items?|steps?)",
+    "next steps?",
+    "not yet|left to|follow-?up|pending|blocked|waiting",
+    "needs? to be|will need",
+    "unresolved|open question|later|tomorrow",
+    "should (?:also|still)",
+)
+
+#: Says how things stand.
+STATE = _any_of(
+    "now|currently|at the moment|as of|in total",
+    "is (?:set|running|live|enabled|disabled|at)",
+    "runs? on|uses?|listens? on|points? (?:to|at)",
+)
+
+#: Tells of something that went wrong, or why.
+PROBLEM = _any_of(
+    "error|exception|failed|fails|failure|bug|broken|crash(?:es|ed)?|wrong|missing",
+    "root cause|caused by|issue is|problem (?:is|was)",
+    r"\w+Error|\w+Exception|exit [1-9]\d*",
+    flags=re.NOFLAG,
+)
+
+#: Only announces what comes next, or greets.
+FILLER = _any_of(
+    "let me|let us|let's (?:see|check|look|start)",
+    "i'll|i will|i am going to|i'm going to|i should|i need to|i've got|i can help|now i",
+    "here(?:'s| is| are)|i (?:see|can see|understand|have a good)",
+    "i hope (?:this|you|it)|hope (?:this|you)|i'm (?:glad|happy)|happy to help|you're welcome|these are just",
+    "would you like|feel free|the user (?:wants|is asking|asked)",
+    start=(
+        r"^(?:(?:ok(?:ay)?|great|perfect|excellent|good|sure|certainly|alright|right|awesome|thanks?|thank you|hi|hello"
+        r"|hmm|done)\b[,.! ]*)*(?:(?:(?:now|so|first,?|next,?|then|also,?) )*"
+    ),
+    end=r"\b|$)",
+)
+
+#: Points to a sentence before it, without which it says little.
+BACKWARD = re.compile(r"^(?:it|this|that|they|these|those|then|which)\b", re.IGNORECASE)
+
+#: Words that tell nothing of a text's subject, those of every coding session among them.
+STOP_WORDS = frozenset(files(__package__).joinpath("stop_words.txt").read_text(encoding="utf-8").split())

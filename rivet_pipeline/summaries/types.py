@@ -1,0 +1,130 @@
+"""What a summarizer is asked and what it answers. Plain data and one protocol, no work."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+Kind = Literal["leaf", "branch", "root"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationInfo:
+    """The conversation that is summarised, as far as a prompt tells of it."""
+
+    id: UUID
+    agent: str
+    channel: str
+    channel_id: str | None = None
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMessage:
+    """One message below a leaf. `created_at` is aware UTC, `text_hash` the row's own."""
+
+    id: UUID
+    created_at: datetime
+    agent: str
+    role: str
+    content: str
+    tool_name: str | None = None
+    tool_args: Any = None
+    tool_result: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    text_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSummary:
+    """One summary below a branch or a root."""
+
+    id: UUID
+    content: str
+    earliest_at: datetime
+    latest_at: datetime
+    message_count: int
+    agents: tuple[str, ...] = ()
+    text_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """What one summary is made from: messages for a leaf, summaries for a branch or a root, oldest first."""
+
+    kind: Kind
+    conversation: ConversationInfo
+    messages: tuple[SourceMessage, ...] = ()
+    children: tuple[SourceSummary, ...] = ()
+
+    @property
+    def earliest_at(self) -> datetime:
+        """When the oldest message below it was written."""
+        return min([m.created_at for m in self.messages] + [c.earliest_at for c in self.children])
+
+    @property
+    def latest_at(self) -> datetime:
+        """When the newest message below it was written."""
+        return max([m.created_at for m in self.messages] + [c.latest_at for c in self.children])
+
+    @property
+    def message_count(self) -> int:
+        """How many messages stand below it, at any depth."""
+        return len(self.messages) + sum(child.message_count for child in self.children)
+
+    @property
+    def agents(self) -> list[str]:
+        """The agents of those messages, sorted."""
+        return sorted({m.agent for m in self.messages} | {agent for c in self.children for agent in c.agents})
+
+    @property
+    def input_ids(self) -> list[UUID]:
+        """The ids of what stands directly below it, oldest first."""
+        return [message.id for message in self.messages] + [child.id for child in self.children]
+
+    def input_hash(self, *, model: str, version: int) -> str:
+        """See `input_hash`."""
+        inputs = [(str(message.id), message.text_hash) for message in self.messages]
+        inputs += [(str(child.id), child.text_hash) for child in self.children]
+        return input_hash(self.kind, inputs, model=model, version=version)
+
+
+def input_hash(kind: Kind, inputs: list[tuple[str, str]], *, model: str, version: int) -> str:
+    """What a summary is made from, as 64 hex digits: the ids and text hashes below it, the model, the version.
+
+    A row whose stored hash differs from this one would come out differently today.
+    """
+    lines = [kind, model, str(version), *(f"{id_} {text_hash}" for id_, text_hash in inputs)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryDraft:
+    """A summary that may be stored. Tokens are the model's own count, 0 when it gives none."""
+
+    text: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    calls: int = 1
+
+
+class Summarizer(Protocol):
+    """Makes a summary of messages or of summaries."""
+
+    @property
+    def model(self) -> str:
+        """The name stored with each summary; a row of another name is stale."""
+        ...
+
+    def summarize(self, request: SummaryRequest) -> SummaryDraft:
+        """The summary. Raises `ModelError` when there is none: never a stand-in text."""
+        ...
+
+
+def minute(moment: datetime) -> str:
+    """A time as every layer writes it: `2026-04-18T12:00Z`, UTC, to the minute."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%MZ")

@@ -1,0 +1,87 @@
+"""A stand-in chat service over a real socket: it answers as a script says and keeps what it was asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+GOOD = "**Deployment**\n- 2026-04-18T12:00Z opus/user: the service was deployed and the users were told about it."
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One scripted answer. A `bytes` body is sent as it is; `None` closes the connection without an answer."""
+
+    body: Any = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    hang_up: bool = False
+
+
+def says(text: str | None, *, finish: str = "stop", **message: Any) -> Reply:
+    return Reply(
+        {
+            "model": "stand-in",
+            "choices": [
+                {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}}
+            ],
+            "usage": {"prompt_tokens": 11, "completion_tokens": 7},
+        }
+    )
+
+
+Script = Callable[[dict[str, Any]], Reply]
+
+
+class ChatServer:
+    """Runs while its block does. `script` decides each answer; `asked` and `headers` keep the requests."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.asked: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.raw: list[bytes] = []
+        self.url = ""
+
+
+@contextmanager
+def chat_server(script: Script) -> Iterator[ChatServer]:
+    state = ChatServer(script)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            raw = self.rfile.read(int(self.headers["content-length"]))
+            request = json.loads(raw)
+            state.raw.append(raw)
+            state.asked.append(request)
+            state.headers.append({name.lower(): value for name, value in self.headers.items()})
+            reply = state.script(request) if self.path == "/v1/chat/completions" else Reply({"error": "path"}, 404)
+            if reply.hang_up:
+                self.close_connection = True
+                return
+            body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+            self.send_response(reply.status)
+            for name, value in reply.headers.items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -80,7 +80,7 @@ def varied_texts(rng: random.Random, sources: list[str], count: int) -> Iterator
     for _ in range(count):
         first, second = rng.choice(split), rng.choice(split)
         cut = rng.randrange(max(1, len(first) // 3) + 1)
-        yield " ".join(first[cut:] + second[: len(first) // 3])
+        yield " ".join(first[cut:] + second[: max(1, len(first) // 3)])
 
 
 class HashEmbedder:
@@ -130,7 +130,7 @@ def fill(connection: Connection, texts: Iterator[str], count: int, rng: random.R
             copy.write_row((identity, conversations[place], str(number), agents[place % 3], "bench", role, text, at))
             vectors.append(("message", identity, _vector_text(embed(text))))
             if number % 10 == 9:
-                words = text.split()
+                words = [*text.split(), "nothing"]
                 summary = " ".join(rng.sample(words, min(len(words), 60)))
                 summaries.append((uuid4(), conversations[place], summary, at, [agents[place % 3]]))
                 vectors.append(("summary", summaries[-1][0], _vector_text(embed(summary))))

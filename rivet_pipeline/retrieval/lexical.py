@@ -47,17 +47,20 @@ _TABLES: dict[Source, tuple[str, str, str, sql.SQL]] = {
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word or a pair of CJK characters: its tsquery, and in how many documents it is thought to stand."""
+    """A word or a pair of CJK characters: its tsquery, and in how many documents it is thought to stand.
 
+    `name` is a word's lexeme and a pair's tsquery.
+    """
+
+    name: str
     query: str
     df: float
-    #: The lexeme, None for a pair.
-    lexeme: str | None
+    is_phrase: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A query after the analyser, rarest term first. `documents` is 0 and `mean_length` None without a lexicon."""
+    """A query after the analyser, rarest term first. Without a lexicon `documents` is 0 and `mean_length` None."""
 
     terms: tuple[Term, ...]
     lexemes: tuple[str, ...]
@@ -115,9 +118,9 @@ def _terms(query: str, frequency: dict[str, float], documents: int) -> list[Term
                 paired |= {first, second}
                 rarer, other = sorted((frequency[first], frequency[second]))
                 by_chance = rarer * other / documents if documents else 0.0
-                pairs[f"{_quote(first)} <-> {_quote(second)}"] = min(rarer, _TOGETHER * by_chance)
-    terms = [Term(_quote(term), df, term) for term, df in frequency.items() if term not in paired]
-    terms += [Term(f"({pair})", df, None) for pair, df in pairs.items()]
+                pairs[f"({_quote(first)} <-> {_quote(second)})"] = min(rarer, _TOGETHER * by_chance)
+    terms = [Term(term, _quote(term), df, False) for term, df in frequency.items() if term not in paired]
+    terms += [Term(pair, pair, df, True) for pair, df in pairs.items()]
     return sorted(terms, key=lambda term: (term.df, term.query))
 
 
@@ -247,24 +250,17 @@ def score_texts(
 
     Returns the `kept` best by text and freshness together, and every extra row (0 when it holds none of the words).
     """
-    extras: dict[Source, list[int]] = {
-        "message": [seq for source, seq in extra if source == "message"],
-        "summary": [seq for source, seq in extra if source == "summary"],
-    }
-    words = [term for term in parsed.terms if term.lexeme is not None]
-    phrases = [term for term in parsed.terms if term.lexeme is None]
+    keys = [seq if source == "message" else -seq for source, seq in extra]
     rows = connection.execute(
         sql.SQL(statement("bm25")).format(),
         {
-            "terms": [term.lexeme for term in words],
-            "term_dfs": [term.df for term in words],
-            "phrases": [term.query for term in phrases],
-            "phrase_dfs": [term.df for term in phrases],
+            "terms": [term.name for term in parsed.terms],
+            "dfs": [term.df for term in parsed.terms],
+            "phrases": [term.query for term in parsed.terms if term.is_phrase],
             "lexemes": list(parsed.lexemes),
-            "messages": sorted({*candidates["message"], *extras["message"]}),
-            "summaries": sorted({*candidates["summary"], *extras["summary"]}),
-            "extra_messages": extras["message"],
-            "extra_summaries": extras["summary"],
+            "messages": sorted({*candidates["message"], *(key for key in keys if key > 0)}),
+            "summaries": sorted({*candidates["summary"], *(-key for key in keys if key < 0)}),
+            "extra": keys,
             "documents": parsed.documents,
             "mean_length": parsed.mean_length,
             "now": now,
@@ -279,7 +275,8 @@ def score_texts(
         },
         prepare=False,
     ).fetchall()
-    return TextScores(
-        scores={(row["source"], row["seq"]): float(row["bm25"]) for row in rows},
-        best=max((float(row["best"] or 0.0) for row in rows), default=0.0),
-    )
+    scores: dict[tuple[Source, int], float] = {}
+    for row in rows:
+        source: Source = "message" if row["key"] > 0 else "summary"
+        scores[(source, abs(row["key"]))] = float(row["bm25"])
+    return TextScores(scores, best=max((float(row["best"] or 0.0) for row in rows), default=0.0))

@@ -27,15 +27,19 @@ _SLICE = 20_000
 _WRITERS_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 
-_TABLES: dict[Source, tuple[str, str]] = {
-    "message": ("ros_messages", "last_message_seq"),
-    "summary": ("ros_summaries", "last_summary_seq"),
+#: Lengths are in bytes, as `bm25.sql` has them.
+_TABLES: dict[Source, tuple[str, str, str]] = {
+    "message": ("ros_messages", "last_message_seq", "octet_length(content) + coalesce(octet_length(tool_result), 0)"),
+    "summary": ("ros_summaries", "last_summary_seq", "octet_length(content)"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class LexiconFigures:
-    """What one refresh did and what stands now. `behind` is how many rows are still not counted."""
+    """What one refresh did and what stands now.
+
+    `mean_length` is in bytes of text, over documents that hold a word; `behind` is how many rows are not counted yet.
+    """
 
     messages: int
     summaries: int
@@ -89,8 +93,8 @@ def refresh_lexicon(connection: Connection, *, rebuild: bool = False) -> Lexicon
 
 
 def _count(connection: Connection, source: Source) -> int:
-    table, mark = _TABLES[source]
-    names = {"table": sql.Identifier(table), "mark": sql.Identifier(mark)}
+    table, mark, length = _TABLES[source]
+    names = {"table": sql.Identifier(table), "mark": sql.Identifier(mark), "length": sql.SQL(length)}
     bounds = connection.execute(
         sql.SQL("SELECT c.{mark} AS low, (SELECT max(seq) FROM {table}) AS high FROM ros_corpus AS c").format(**names)
     ).fetchone()

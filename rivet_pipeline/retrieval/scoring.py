@@ -50,11 +50,11 @@ class Profile:
     #: Injected context and tool stubs keep this share of their score.
     noise_share: float = 0.5
     #: Candidates that one pass of the text index may select, in each table.
-    candidates: int = 3000
+    candidates: int = 2000
     #: Candidates of the text arm that get all their parts, at least.
     lexical_kept: int = 200
-    #: Candidates of the vector arm, in each table, at least.
-    vector_kept: int = 100
+    #: Candidates of the vector arm, at least: of messages, and half as many summaries.
+    vector_kept: int = 60
 
 
 PROFILE = Profile()
@@ -86,7 +86,7 @@ def idf(documents: float, df: float) -> float:
 
 
 def bm25_term(*, weight: float, tf: float, length: float, mean_length: float, profile: Profile = PROFILE) -> float:
-    """What one term adds to a document's BM25: `weight` is its idf, lengths are in distinct lexemes."""
+    """What one term adds to a document's BM25: `weight` is its idf, lengths are in any one unit."""
     norm = 1 - profile.b + profile.b * length / mean_length if mean_length > 0 else 1.0
     return weight * tf * (profile.k1 + 1) / (tf + profile.k1 * norm)
 
@@ -110,14 +110,15 @@ def lift_verbatim(score: float, verbatim: bool) -> float:
 
 
 def noise_factor(
-    *, kind: str, tool_name: str | None, role: str | None, characters: int, profile: Profile = PROFILE
+    *, kind: str, tool_name: str | None, role: str | None, characters: int | None, profile: Profile = PROFILE
 ) -> float:
     """What share of its score a row keeps: less for injected context and for tool rows that say next to nothing.
 
-    `characters` is the length of content and tool result together, white space at the ends not counted.
+    `characters` is the length of a tool row's content and result together, white space at the ends not counted; None
+    for other rows, which may be short.
     """
-    is_tool = role == "tool" or tool_name is not None or kind == "tool"
-    if kind == "injected" or (is_tool and characters < STUB_CHARACTERS):
+    is_tool = role == "tool" or tool_name is not None
+    if kind == "injected" or (is_tool and characters is not None and characters < STUB_CHARACTERS):
         return profile.noise_share
     return 1.0
 

@@ -5,6 +5,7 @@ Reads what is materialised and never waits for the pipeline. Counting accesses i
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,8 +27,10 @@ from rivet_pipeline.retrieval.types import Hit, ScoreParts, SearchRequest, Searc
 #: The fewest and most hits of one search.
 MIN_LIMIT, MAX_LIMIT = 1, 50
 
-#: How wide the graph of vectors is searched: enough for the candidates asked of it, within what pgvector allows.
-_EF_SEARCH = 200
+#: How wide the graph of vectors is searched: about the chunks asked of it; the walk goes on when that is not enough.
+_EF_SEARCH = 100
+
+_MOST_IMPORTANT = max(scoring.IMPORTANCE.values())
 
 EmbedQuery = Callable[[str], NDArray[np.float32]]
 _Key = tuple[Source, int]
@@ -124,7 +127,7 @@ def _search(
         )
     keys = list(dict.fromkeys([*texts.scores, *similarities]))
     scored = _score(connection, request, keys, texts, similarities, side, literal=literal, now=now, profile=profile)
-    hits = _read_hits(connection, request.query, scored[: request.limit])
+    hits = _read_hits(connection, request.query, scored)
     return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side))
 
 
@@ -149,13 +152,12 @@ def _score(
     now: datetime,
     profile: Profile,
 ) -> list[_Scored]:
+    """The best `request.limit` of the candidates in their final order."""
     rows = _features(connection, request, keys, similarities, side, literal=literal)
     any_verbatim = any(row["verbatim"] for row in rows)
-    scored: list[_Scored] = []
+    drafts: list[tuple[float, dict[str, Any], ScoreParts]] = []
     for row in rows:
         key: _Key = (row["source"], row["seq"])
-        metadata: dict[str, Any] = row["metadata"]
-        kind = str(metadata.get("kind") or "speech")
         similarity = similarities.get(key, row["similarity"])
         parts = ScoreParts(
             text=texts.scores.get(key, 0.0) / texts.best if texts.best > 0 else 0.0,
@@ -167,23 +169,42 @@ def _score(
                 accesses=row["access_count"] or 0,
                 profile=profile,
             ),
-            importance=scoring.IMPORTANCE[scoring.memory_type(row["role"], row["tool_name"], metadata, row["head"])],
+            importance=_MOST_IMPORTANT,
         )
-        score = scoring.weighted(
-            text=parts.text,
-            semantic=parts.semantic,
-            temporal=parts.temporal,
-            importance=parts.importance,
-            profile=profile,
-        ) * scoring.noise_factor(
-            kind=kind, tool_name=row["tool_name"], role=row["role"], characters=row["characters"], profile=profile
+        drafts.append((_total(parts, row, any_verbatim, profile), row, parts))
+    # Telling the type of a memory from its words is the dearest part and moves a score the least, so it is asked in the
+    # order of what a row could reach, until nothing further can come into the list.
+    drafts.sort(key=lambda draft: draft[0], reverse=True)
+    scored: list[_Scored] = []
+    reached: list[float] = []
+    for most, row, draft in drafts:
+        if len(reached) == request.limit and most < reached[0]:
+            break
+        kind = scoring.memory_type(
+            row["role"], row["tool_name"], {"kind": row["kind"], "memory_type": row["memory_type"]}, row["head"]
         )
-        if any_verbatim:
-            score = scoring.lift_verbatim(score, bool(row["verbatim"]))
-        scored.append(_Scored(key, row["id"], row["at"], score, parts, row["role"], row["tool_name"]))
+        parts = replace(draft, importance=scoring.IMPORTANCE[kind])
+        score = _total(parts, row, any_verbatim, profile)
+        scored.append(
+            _Scored((row["source"], row["seq"]), row["id"], row["at"], score, parts, row["role"], row["tool_name"])
+        )
+        (heapq.heappush if len(reached) < request.limit else heapq.heappushpop)(reached, score)
     scored.sort(key=lambda one: one.id.bytes)
     scored.sort(key=lambda one: (one.score, one.at), reverse=True)
-    return scored
+    return scored[: request.limit]
+
+
+def _total(parts: ScoreParts, row: dict[str, Any], any_verbatim: bool, profile: Profile) -> float:
+    score = scoring.weighted(
+        text=parts.text,
+        semantic=parts.semantic,
+        temporal=parts.temporal,
+        importance=parts.importance,
+        profile=profile,
+    ) * scoring.noise_factor(
+        kind=row["kind"], tool_name=row["tool_name"], role=row["role"], characters=row["characters"], profile=profile
+    )
+    return scoring.lift_verbatim(score, bool(row["verbatim"])) if any_verbatim else score
 
 
 def _features(

@@ -22,7 +22,7 @@ from rivet_pipeline.retrieval.types import SearchRequest, Source
 _SMALL_SCOPE = 3000
 
 #: Chunks asked for per wanted row at first, for a long text may hold several of the nearest.
-_CHUNKS_PER_ROW = 2
+_CHUNKS_PER_ROW = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,11 @@ def nearest(
     *,
     wanted: int,
 ) -> Nearest:
-    """The `wanted` rows of each table whose best chunk lies nearest, within the request's filters.
+    """The rows whose best chunk lies nearest: `wanted` messages, half as many summaries (`request.limit` at least).
 
-    All of them when fewer exist. The index is walked in order until enough rows pass the filters; a scope that is
-    small, or in which the walk gave up, is compared exactly. Runs under `tune_session`.
+    Only rows within the request's filters, and all of them when fewer exist. The index is walked in order until enough
+    rows pass the filters; a scope that is small, or in which the walk gave up, is compared exactly. Runs under
+    `tune_session`.
     """
     refused = refuse_vector(model, vector)
     if refused is not None:
@@ -85,7 +86,8 @@ def nearest(
     if request.scope != "summaries":
         found.update(_nearest_of(connection, "message", model, vector, request, wanted))
     if request.scope != "messages" and request.role is None:
-        found.update(_nearest_of(connection, "summary", model, vector, request, wanted))
+        fewer = max(wanted // 2, request.limit)
+        found.update(_nearest_of(connection, "summary", model, vector, request, fewer))
     return Nearest(dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))))
 
 
@@ -108,7 +110,7 @@ def _nearest_of(
     }
     if request.conversation_id is None and not _is_small(connection, source, request, names, values):
         walk = sql.SQL(statement("nearest_walk")).format(**names)
-        chunks = _CHUNKS_PER_ROW * wanted
+        chunks = round(_CHUNKS_PER_ROW * wanted)
         while True:
             rows = connection.execute(walk, values | {"chunks": chunks}, prepare=False).fetchall()
             best = _best_chunks(source, rows)

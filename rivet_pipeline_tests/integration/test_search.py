@@ -185,10 +185,10 @@ def test_bm25_in_sql_is_that_of_the_scoring_module(connection: Connection) -> No
     candidates = lexical.select_candidates(connection, parsed, SearchRequest("alpha beta", limit=50))
     result = lexical.score_texts(connection, parsed, candidates, now=NOW, kept=100)
     rows = connection.execute(
-        """SELECT 'message' AS source, seq, content, length(content_tsv) AS words FROM ros_messages
-           UNION ALL SELECT 'summary', seq, content, length(content_tsv) FROM ros_summaries"""
+        """SELECT 'message' AS source, seq, content, octet_length(content) AS bytes FROM ros_messages
+           UNION ALL SELECT 'summary', seq, content, octet_length(content) FROM ros_summaries"""
     ).fetchall()
-    mean = sum(row["words"] for row in rows) / len(rows)
+    mean = sum(row["bytes"] for row in rows) / len(rows)
     for row in rows:
         expected = 0.0
         for term in ("alpha", "beta"):
@@ -196,7 +196,7 @@ def test_bm25_in_sql_is_that_of_the_scoring_module(connection: Connection) -> No
             tf = row["content"].split().count(term)
             if tf:
                 weight = scoring.idf(len(rows), df)
-                expected += scoring.bm25_term(weight=weight, tf=tf, length=row["words"], mean_length=mean)
+                expected += scoring.bm25_term(weight=weight, tf=tf, length=row["bytes"], mean_length=mean)
         assert result.scores[(row["source"], row["seq"])] == pytest.approx(expected)
     assert result.best == pytest.approx(max(result.scores.values()))
 

@@ -236,7 +236,7 @@ def database(url: str | None) -> Iterator[str]:
         server = EmbeddedServer(Path(folder) / "postgres")
         server.start()
         try:
-            with connect(server.url("postgres"), autocommit=True) as connection:
+            with connect(server.url("postgres")) as connection:
                 connection.execute("CREATE DATABASE benchmark")
             yield server.url("benchmark")
         finally:

@@ -37,7 +37,15 @@ def leaf_summaries(
 
 
 @dg.asset(
-    deps=[leaf_summaries], description="Summaries of eight leaves each (five when the conversation is idle).", **_ASSET
+    deps=[leaf_summaries],
+    description="Summaries of eight leaves each (five when the conversation is idle).",
+    partitions_def=conversation_days,
+    backfill_policy=backfill_policy,
+    group_name="summaries",
+    owners=["team:memory"],
+    kinds={"postgres", "llm"},
+    pool="llm",
+    code_version=_MODEL_VERSION,
 )
 def branch_summaries(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]

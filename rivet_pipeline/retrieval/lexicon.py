@@ -20,6 +20,9 @@ from rivet_pipeline.retrieval.types import Source
 #: Any fixed number: it names our lock among the advisory locks of the database.
 _LOCK = 7_266_005_175
 
+#: Fewer uncounted rows than this wait for the hourly refresh.
+LEAST_BEHIND = 500
+
 #: Rows that one statement counts; its hash table must fit in memory.
 _SLICE = 20_000
 
@@ -58,6 +61,13 @@ def pending_lexicon(connection: Connection) -> int:
            FROM ros_corpus AS c"""
     ).fetchone()
     return 0 if row is None else int(row["behind"])
+
+
+def is_due(connection: Connection) -> bool:
+    """Whether so much is uncounted that ranks may suffer: anything at first, then 500 rows and a twentieth of all."""
+    row = connection.execute("SELECT documents FROM ros_corpus").fetchone()
+    documents = row["documents"] if row else 0
+    return pending_lexicon(connection) >= (max(LEAST_BEHIND, documents // 20) if documents else 1)
 
 
 def refresh_lexicon(connection: Connection, *, rebuild: bool = False) -> LexiconFigures:

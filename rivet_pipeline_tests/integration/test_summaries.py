@@ -70,8 +70,7 @@ def all_levels(pool: Pool, summarizer: Summarizer) -> list[StageReport]:
 
 def rows(connection: Connection, query: str, *parameters: Any) -> list[Any]:
     """The first column of every row."""
-    found = [next(iter(row.values())) for row in connection.execute(query, parameters)]
-    return found
+    return [next(iter(row.values())) for row in connection.execute(query, parameters)]
 
 
 def kinds(connection: Connection) -> dict[str, int]:

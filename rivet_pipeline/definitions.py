@@ -23,7 +23,7 @@ default_assets = [
     embeddings.summary_embeddings,
     retrieval.lexicon,
 ]
-default_jobs = [
+default_jobs: list[Any] = [
     jobs.refine_days,
     jobs.resummarize_days,
     jobs.reembed_days,

@@ -33,7 +33,14 @@ def message_embeddings(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
 ) -> dg.MaterializeResult[None]:
     """Embeds the messages of the run's days that have no vector of the current model and text."""
-    report = embed_messages(store.pool, models.embedder, days=days_of(context.partition_keys))
+    settings = get_settings()
+    report = embed_messages(
+        store.pool,
+        models.embedder,
+        days=days_of(context.partition_keys),
+        chars_per_chunk=settings.embed_chars_per_chunk,
+        batch=settings.embed_batch,
+    )
     return materialized(context, report)
 
 
@@ -52,5 +59,12 @@ def summary_embeddings(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
 ) -> dg.MaterializeResult[None]:
     """Embeds the summaries of the run's days that have no vector of the current model and text."""
-    report = embed_summaries(store.pool, models.embedder, days=days_of(context.partition_keys))
+    settings = get_settings()
+    report = embed_summaries(
+        store.pool,
+        models.embedder,
+        days=days_of(context.partition_keys),
+        chars_per_chunk=settings.embed_chars_per_chunk,
+        batch=settings.embed_batch,
+    )
     return materialized(context, report)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import dagster as dg
 
 from rivet_pipeline.assets.messages import messages
@@ -22,6 +24,7 @@ from rivet_pipeline.versions import LEXICON_VERSION
 )
 def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
     """Counts the words of the rows that came since the last refresh."""
+    began = time.perf_counter()
     with store.connection() as connection:
         figures = refresh_lexicon(connection)
     return dg.MaterializeResult(
@@ -29,8 +32,10 @@ def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
             "dagster/table_name": "ros_lexicon",
             "dagster/row_count": figures.terms,
             "documents": figures.documents,
-            "documents_added": figures.added,
-            "average_length": round(figures.average_length, 1),
-            "seconds": round(figures.seconds, 3),
+            "messages_counted": figures.messages,
+            "summaries_counted": figures.summaries,
+            "mean_length_bytes": round(figures.mean_length, 1),
+            "rows_behind": figures.behind,
+            "seconds": round(time.perf_counter() - began, 3),
         }
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import dagster as dg
 
 from rivet_pipeline.assets.messages import messages
@@ -15,22 +13,20 @@ from rivet_pipeline.summaries.compact import summarize_branches, summarize_leave
 from rivet_pipeline.summaries.factory import summarizer_name
 from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
 
-_ASSET: dict[str, Any] = {
-    "partitions_def": conversation_days,
-    "backfill_policy": backfill_policy,
-    "group_name": "summaries",
-    "owners": ["team:memory"],
-    "kinds": {"postgres", "llm"},
-    "pool": "llm",
-    "code_version": f"{SUMMARY_PIPELINE_VERSION}/{summarizer_name(get_settings())}",
-}
+_MODEL_VERSION = f"{SUMMARY_PIPELINE_VERSION}/{summarizer_name(get_settings())}"
 
 
 @dg.asset(
     deps=[messages],
     description="Summaries of ten messages each (five after 15 idle minutes, two after four days), with their "
     "sources, grounding and version. A day whose leaves are of an older version or model is made again.",
-    **_ASSET,
+    partitions_def=conversation_days,
+    backfill_policy=backfill_policy,
+    group_name="summaries",
+    owners=["team:memory"],
+    kinds={"postgres", "llm"},
+    pool="llm",
+    code_version=_MODEL_VERSION,
 )
 def leaf_summaries(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
@@ -41,7 +37,15 @@ def leaf_summaries(
 
 
 @dg.asset(
-    deps=[leaf_summaries], description="Summaries of eight leaves each (five when the conversation is idle).", **_ASSET
+    deps=[leaf_summaries],
+    description="Summaries of eight leaves each (five when the conversation is idle).",
+    partitions_def=conversation_days,
+    backfill_policy=backfill_policy,
+    group_name="summaries",
+    owners=["team:memory"],
+    kinds={"postgres", "llm"},
+    pool="llm",
+    code_version=_MODEL_VERSION,
 )
 def branch_summaries(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
@@ -54,7 +58,13 @@ def branch_summaries(
 @dg.asset(
     deps=[branch_summaries],
     description="Summaries of five branches each (three when the conversation is idle).",
-    **_ASSET,
+    partitions_def=conversation_days,
+    backfill_policy=backfill_policy,
+    group_name="summaries",
+    owners=["team:memory"],
+    kinds={"postgres", "llm"},
+    pool="llm",
+    code_version=_MODEL_VERSION,
 )
 def root_summaries(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]

@@ -159,7 +159,8 @@ def _import_demo(settings: Settings, url: str, console: Console) -> None:
             report = import_paths(
                 pool, [agent], first_day=settings.first_day, max_line=settings.import_max_line, agent=agent.name
             )
-            console.print(f"Demo sessions of {agent.name}: {report.conversations} conversations, {report.new} messages")
+            new = report.messages()["new"]
+            console.print(f"Demo sessions of {agent.name}: {len(report.conversations)} conversations, {new} messages")
 
 
 def _run(settings: Settings, home: Home, url: str, console: Console, began: float, *, once: bool) -> None:

@@ -79,6 +79,8 @@ def open_pool(url: str, *, max_size: int = 4, application_name: str = "rivet") -
         open=False,
         check=ConnectionPool.check_connection,
         timeout=10.0,
+        # Attempts to reconnect come ever more rarely; after a long outage the next request should not wait a minute.
+        reconnect_timeout=10.0,
     )
     try:
         connect(url, application_name=application_name).close()

@@ -22,15 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pgvector import HalfVector
 
-from rivet_pipeline.db.ledger import clear_failures, mark_seen, record_failure
+from rivet_pipeline.db.ledger import SERVICE, clear_failures, mark_seen, record_failure
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.embedding.compose import Composed, Piece, chunks, compose_message, compose_summary, pieces
 from rivet_pipeline.embedding.registry import RegisteredModel, index_kept, promote_filling_model, register_model
 from rivet_pipeline.models.protocols import Embedder, ModelError, Vectors
 from rivet_pipeline.stages import Stage, StageReport
-
-#: The ledger's item for the model service itself; the pending views rest a stage while it is blocked.
-SERVICE = "service"
 
 #: Owners read, embedded and committed together.
 PAGE = 250

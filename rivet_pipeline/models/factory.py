@@ -28,20 +28,28 @@ def build_embedder(settings: Settings, *, timeout: float = TIMEOUT) -> Embedder:
 
     Raises `RivetError` when a server is named without its model.
     """
+    name = embedder_name(settings)
     if not settings.embed_url:
         return WordLlamaEmbedder()
-    if not settings.embed_model:
-        raise RivetError(
-            "RIVETOS_EMBED_URL is set and RIVETOS_EMBED_MODEL is not; name the model that the server embeds with."
-        )
     return HttpEmbedder(
         settings.embed_url,
-        settings.embed_model,
+        name,
         settings.embed_api_key.get_secret_value() if settings.embed_api_key else None,
         settings.embed_batch,
         settings.embed_dimensions,
         timeout=timeout,
     )
+
+
+def embedder_name(settings: Settings) -> str:
+    """The identity of this configuration's model. Raises `RivetError` when a server is named without its model."""
+    if not settings.embed_url:
+        return WordLlamaEmbedder.name
+    if not settings.embed_model:
+        raise RivetError(
+            "RIVETOS_EMBED_URL is set and RIVETOS_EMBED_MODEL is not; name the model that the server embeds with."
+        )
+    return settings.embed_model
 
 
 def build_query_embedder(settings: Settings) -> QueryEmbedder:

@@ -6,6 +6,7 @@ from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.models.chat import OpenAIChat
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.summaries.chat_summarizer import ChatSummarizer
+from rivet_pipeline.summaries.extractive import MODEL as EXTRACTIVE_MODEL
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.summaries.types import Summarizer
 
@@ -30,3 +31,10 @@ def build_summarizer(settings: Settings) -> Summarizer:
             settings.model_deadline_seconds,
         )
     )
+
+
+def summarizer_name(settings: Settings) -> str:
+    """The name that the settings' summarizer stores with each summary, without making it."""
+    if settings.compactor_url is None:
+        return EXTRACTIVE_MODEL
+    return settings.compactor_model or "unnamed"

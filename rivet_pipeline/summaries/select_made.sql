@@ -18,5 +18,6 @@ CROSS JOIN LATERAL (
 WHERE s.kind = %(kind)s
   AND (%(days)s::date[] IS NULL OR c.day = ANY(%(days)s::date[]))
   AND i.ids IS NOT NULL
+  AND NOT ros_is_blocked(%(stage)s, 'service')
   AND (%(force)s OR NOT ros_is_blocked(%(stage)s, s.id::text))
 ORDER BY c.day, s.conversation_id, s.earliest_at, s.seq

@@ -344,6 +344,8 @@ def _insert(connection: Connection, conversation_id: UUID, session: SessionRecor
 
 
 def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tuple[str, dict[str, Any]]]) -> None:
+    if not fills:
+        return
     # What the row's metadata says already stays as it was: the fill may only add.
     with connection.cursor() as cursor:
         cursor.executemany(
@@ -355,6 +357,15 @@ def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tup
             """,
             [(result, Jsonb(metadata), conversation_id, event_id) for event_id, (result, metadata) in fills.items()],
         )
+    # Another text deserves another try, whatever the former one failed of.
+    connection.execute(
+        """
+        DELETE FROM ros_failures AS f USING ros_messages AS m
+        WHERE f.stage = 'message_embeddings' AND f.item = m.id::text
+          AND m.conversation_id = %s AND m.event_id = ANY(%s)
+        """,
+        [conversation_id, list(fills)],
+    )
 
 
 def _touch(connection: Connection, conversation_id: UUID, plan: _Plan, now: datetime, *, finalize: bool) -> None:

@@ -59,7 +59,6 @@ def add(
     connection.execute(
         "UPDATE ros_conversations SET revision = revision + 1, updated_at = %s WHERE id = %s", [last, conversation]
     )
-    connection.commit()
 
 
 def all_levels(pool: Pool, summarizer: Summarizer) -> list[StageReport]:
@@ -71,26 +70,21 @@ def all_levels(pool: Pool, summarizer: Summarizer) -> list[StageReport]:
 
 def rows(connection: Connection, query: str, *parameters: Any) -> list[Any]:
     """The first column of every row."""
-    found = [next(iter(row.values())) for row in connection.execute(query, parameters)]
-    connection.commit()
-    return found
+    return [next(iter(row.values())) for row in connection.execute(query, parameters)]
 
 
 def kinds(connection: Connection) -> dict[str, int]:
     found = connection.execute("SELECT kind, count(*) AS n FROM ros_summaries GROUP BY kind").fetchall()
-    connection.commit()
     return {row["kind"]: row["n"] for row in found}
 
 
 def pending(connection: Connection) -> list[tuple[str, int]]:
     found = connection.execute("SELECT stage, items FROM ros_pending_days WHERE stage LIKE '%_summaries'").fetchall()
-    connection.commit()
     return [(row["stage"], row["items"]) for row in found]
 
 
 def try_again_now(connection: Connection) -> None:
     connection.execute("UPDATE ros_failures SET next_attempt_at = now() - interval '1 second'")
-    connection.commit()
 
 
 class Counting:
@@ -173,7 +167,6 @@ def test_noise_and_injected_messages_are_never_summarised(connection: Connection
             """,
             [injected, str(number)],
         )
-    connection.commit()
     summarizer = Counting()
     assert [report.rows for report in all_levels(pool, summarizer)] == [0, 0, 0]
     assert summarizer.calls == []
@@ -296,12 +289,10 @@ class _Always:
 def test_a_conversation_another_worker_holds_is_left_to_it(connection: Connection, pool: Pool) -> None:
     conversation = talk(connection, 10)
     connection.execute("SELECT pg_advisory_lock(hashtext('ros_leaf_summaries'), hashtext(%s))", [str(conversation)])
-    connection.commit()
     summarizer = Counting()
     assert summarize_leaves(pool, days=None, summarizer=summarizer).rows == 0
     assert summarizer.calls == []
     connection.execute("SELECT pg_advisory_unlock_all()")
-    connection.commit()
     assert summarize_leaves(pool, days=None, summarizer=summarizer).rows == 1
 
 
@@ -348,9 +339,9 @@ def test_a_failing_model_leaves_no_row_and_the_work_pending(
         assert (report.rows, report.failures) == (0, 1)
         assert rows(connection, "SELECT count(*) FROM ros_summaries") == [0]
         failure = connection.execute("SELECT * FROM ros_failures").fetchone()
-        connection.commit()
         assert failure is not None
-        assert (failure["stage"], failure["item"], failure["cause"]) == ("leaf_summaries", str(conversation), cause)
+        item = str(conversation) if cause == "content" else "service"
+        assert (failure["stage"], failure["item"], failure["cause"]) == ("leaf_summaries", item, cause)
         assert failure["error"].startswith(error)
         assert failure["next_attempt_at"] > datetime.now(UTC)
         assert rows(connection, "SELECT count(*) FROM ros_stage_marks") == [0]
@@ -422,7 +413,6 @@ def test_a_chat_leaf_is_asked_by_the_rules_and_its_tokens_counted(connection: Co
 
 def versions(connection: Connection) -> Sequence[tuple[Any, ...]]:
     found = connection.execute("SELECT kind, model, pipeline_version FROM ros_summaries ORDER BY seq").fetchall()
-    connection.commit()
     return [tuple(row.values()) for row in found]
 
 
@@ -501,11 +491,9 @@ def test_a_late_tool_result_makes_its_leaf_and_branch_stale(connection: Connecti
         """,
         [conversation],
     )
-    connection.commit()
     all_levels(pool, Counting())
     connection.execute(
         "UPDATE ros_messages SET tool_result = 'fatal: the disk of db-99 is full' WHERE event_id = 'call'"
     )
-    connection.commit()
     assert [report.rows for report in resummarize(pool, days=None, summarizer=Counting())] == [1, 1, 0]
     assert rows(connection, "SELECT count(*) FROM ros_summaries WHERE content LIKE '%%db-99 is full%%'") >= [1]

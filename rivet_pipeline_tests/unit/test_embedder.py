@@ -16,7 +16,7 @@ import pytest
 
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.models.embedder import PROBE, HttpEmbedder, WordLlamaEmbedder, unit_rows
-from rivet_pipeline.models.factory import QueryEmbedder, build_embedder, build_query_embedder
+from rivet_pipeline.models.factory import QueryEmbedder, build_embedder, build_query_embedder, embedder_name
 from rivet_pipeline.models.protocols import ModelError, Vectors
 from rivet_pipeline.settings import Settings
 from rivet_pipeline_tests.embedding_server import Answer, EmbeddingServer, Fault, vector, vectors
@@ -296,6 +296,7 @@ def test_the_settings_choose_the_model() -> None:
         build_embedder(Settings(embed_url="http://localhost:1"))
     named = build_embedder(Settings(embed_url="http://localhost:1", embed_model="bge", embed_dimensions=4))
     assert (named.name, named.dimensions) == ("bge", 4)
+    assert embedder_name(Settings(embed_url="http://localhost:1", embed_model="bge")) == "bge"
     assert build_query_embedder(Settings()).name == "wordllama-l2-supercat-256"
 
 

@@ -1,0 +1,126 @@
+"""Turns what retrieval answers into what goes over the wire. The command line prints the same with `--json`."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic.alias_generators import to_camel
+
+from rivet_pipeline.api.models import (
+    BrowseAnswer,
+    BrowsedAnswer,
+    Degraded,
+    HitAnswer,
+    ScorePartsAnswer,
+    SearchAnswer,
+    StatsAnswer,
+)
+from rivet_pipeline.retrieval.types import BrowseResponse, Hit, SearchRequest, SearchResponse, Stats
+
+_EFFECT = {
+    "hybrid": "results are found and ranked by words alone",
+    "fts": "results are found and ranked by words alone",
+    "vector": "nothing could be looked for by meaning; use mode fts or hybrid",
+}
+
+#: Figures whose keys are data (an agent, a tool, a stage), not names of ours: they keep their spelling.
+_KEYED_BY_DATA = {"by_agent", "by_role", "top_tools", "pending_days", "by_kind", "rows"}
+
+
+def search_answer(request: SearchRequest, response: SearchResponse, *, explain: bool) -> SearchAnswer:
+    """A search's answer; `explain` adds the parts of each score."""
+    degraded = None
+    if response.degraded is not None:
+        degraded = Degraded(reason=response.degraded, effect=_EFFECT[request.mode])
+    return SearchAnswer(
+        query=request.query,
+        mode=request.mode,
+        scope=request.scope,
+        degraded=degraded,
+        reason=response.reason,
+        results=[_hit(hit, explain=explain) for hit in response.hits],
+    )
+
+
+def _hit(hit: Hit, *, explain: bool) -> HitAnswer:
+    parts = hit.parts
+    return HitAnswer(
+        id=hit.id,
+        source=hit.source,
+        score=hit.score,
+        content=hit.content,
+        snippet=hit.snippet,
+        created_at=_utc(hit.created_at),
+        role=hit.role,
+        agent=hit.agent,
+        kind=hit.kind,
+        tool_name=hit.tool_name,
+        conversation_id=hit.conversation_id,
+        session_id=hit.session_key,
+        title=hit.title,
+        earliest_at=None if hit.earliest_at is None else _utc(hit.earliest_at),
+        message_count=hit.message_count,
+        parts=ScorePartsAnswer(
+            text=parts.text, semantic=parts.semantic, temporal=parts.temporal, importance=parts.importance
+        )
+        if explain
+        else None,
+    )
+
+
+def browse_answer(response: BrowseResponse) -> BrowseAnswer:
+    """A listing's answer."""
+    return BrowseAnswer(
+        messages=[
+            BrowsedAnswer(
+                id=message.id,
+                role=message.role,
+                agent=message.agent,
+                channel=message.channel,
+                content=message.content,
+                created_at=_utc(message.created_at),
+                conversation_id=message.conversation_id,
+                session_id=message.session_key,
+                title=message.title,
+                tool_name=message.tool_name,
+                tool_args=message.tool_args,
+                tool_result=message.tool_result,
+                metadata=message.metadata,
+            )
+            for message in response.messages
+        ],
+        next_cursor=response.next_cursor,
+    )
+
+
+def stats_answer(stats: Stats, now: datetime) -> StatsAnswer:
+    """The figures' answer, keys in camelCase and times in UTC at any depth."""
+    return StatsAnswer(
+        alerts=stats.alerts,
+        figures={to_camel(name): _wire(value, keyed=name in _KEYED_BY_DATA) for name, value in stats.figures.items()},
+        errors={to_camel(name): error for name, error in stats.errors.items()},
+        observed_at=_utc(now),
+    )
+
+
+def _wire(value: Any, *, keyed: bool = False) -> Any:
+    if isinstance(value, dict):
+        return {
+            str(key) if keyed else to_camel(str(key)): _wire(entry, keyed=key in _KEYED_BY_DATA)
+            for key, entry in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_wire(entry) for entry in value]
+    if isinstance(value, datetime):
+        return _utc(value).isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    return value
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC)

@@ -1,0 +1,133 @@
+"""What routes are given: the process's pool, its query embedders and its settings. Opened once, closed at the end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+import psycopg
+from fastapi import Depends, Request
+from psycopg_pool import PoolTimeout
+
+from rivet_pipeline.api.models import EmbeddingsHealth
+from rivet_pipeline.db.pool import Connection, Pool, open_pool
+from rivet_pipeline.models.embedder import PROBE
+from rivet_pipeline.models.factory import build_embedder
+from rivet_pipeline.models.protocols import ModelError
+from rivet_pipeline.retrieval.access import AccessRecorder
+from rivet_pipeline.retrieval.query_vectors import QueryVectors
+from rivet_pipeline.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+#: Connections of one API process. More requests than this wait for one.
+POOL_SIZE = 16
+
+#: How long, in seconds, a request waits for a free connection before it is answered with 503.
+CONNECTION_WAIT = 5.0
+
+#: Accesses are written behind this often, in seconds.
+FLUSH_SECONDS = 5.0
+
+#: A look at the embedding model takes at most so long and is good for so long, in seconds.
+PROBE_TIMEOUT = 5.0
+PROBE_SECONDS = 60.0
+
+
+class EmbeddingProbe:
+    """Whether the embedding model answers: asked with one fixed sentence, one asker at a time, remembered a minute."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._embedder = build_embedder(settings, timeout=PROBE_TIMEOUT)
+        self._lock = threading.Lock()
+        self._seen: tuple[float, EmbeddingsHealth] | None = None
+
+    def look(self) -> EmbeddingsHealth:
+        """The latest look, at most a minute old."""
+        with self._lock:
+            if self._seen is None or time.monotonic() - self._seen[0] > PROBE_SECONDS:
+                self._seen = (time.monotonic(), self._ask())
+            return self._seen[1]
+
+    def _ask(self) -> EmbeddingsHealth:
+        try:
+            self._embedder.embed([PROBE])
+        except ModelError as error:
+            return EmbeddingsHealth(status="unavailable", model=self._embedder.name, reason=str(error))
+        return EmbeddingsHealth(status="ok", model=self._embedder.name, reason=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one API process holds open."""
+
+    settings: Settings
+    pool: Pool
+    vectors: QueryVectors
+    accesses: AccessRecorder
+    probe: EmbeddingProbe
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone in which named windows are cut."""
+        return ZoneInfo(self.settings.timezone)
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection of the pool. Raises `psycopg_pool.PoolTimeout` when none is to be had in time."""
+        with self.pool.connection(timeout=CONNECTION_WAIT) as connection:
+            yield connection
+
+
+@contextmanager
+def open_resources(settings: Settings, url: str) -> Iterator[Resources]:
+    """Everything a process needs, for the length of the block; accesses that wait are written at its end.
+
+    Raises `RivetError` when the store can not be reached or a model is named only in part.
+    """
+    with open_pool(url, max_size=POOL_SIZE, application_name="rivet-api") as pool:
+        resources = Resources(settings, pool, QueryVectors(settings), AccessRecorder(), EmbeddingProbe(settings))
+        stop = threading.Event()
+        behind = threading.Thread(target=_work_behind, args=(stop, resources), name="behind", daemon=True)
+        behind.start()
+        try:
+            yield resources
+        finally:
+            stop.set()
+            behind.join()
+
+
+def _work_behind(stop: threading.Event, resources: Resources) -> None:
+    """Writes accesses behind, and once more when asked to stop. A store that is away costs nothing but the delay.
+
+    Looks at the embedding model first, so that one that lives in this process is loaded before somebody searches.
+    """
+    resources.probe.look()
+    while not stop.wait(FLUSH_SECONDS):
+        _flush(resources)
+    _flush(resources)
+
+
+def _flush(resources: Resources) -> None:
+    if not len(resources.accesses):
+        return
+    try:
+        with resources.connection() as connection:
+            resources.accesses.flush(connection)
+    except (psycopg.Error, PoolTimeout) as error:
+        _log.warning("accesses wait for the store: %s", " ".join(str(error).split()))
+
+
+def _resources(request: Request) -> Resources:
+    resources = request.app.state.resources
+    assert isinstance(resources, Resources)
+    return resources
+
+
+FromApp = Annotated[Resources, Depends(_resources)]

@@ -1,0 +1,62 @@
+"""`POST /api/capture`: the way in for live transcripts. Parses; how a batch is stored is `ingest`'s business."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Request
+
+from rivet_pipeline.api.dependencies import FromApp
+from rivet_pipeline.api.models import CaptureAnswer, CaptureBatch
+from rivet_pipeline.api.problems import Refusal
+from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, write_batch
+from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
+
+router = APIRouter(tags=["capture"])
+
+
+async def _json_only(request: Request) -> None:
+    """A form or a plain text is what a page of another origin can send without asking; JSON it can not."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Refusal(415, "Send the batch as JSON with the header `Content-Type: application/json`.")
+
+
+@router.post("/api/capture", summary="Store messages of one conversation", dependencies=[Depends(_json_only)])
+def capture(batch: CaptureBatch, resources: FromApp) -> CaptureAnswer:
+    """Stores a batch in one transaction. Once this answers, the messages are durable and can be found by their words.
+
+    A message whose `event_id` is known is skipped, so a batch may be sent again at any time. A late `tool_result` is
+    filled into its call.
+    """
+    session = SessionRecord(
+        session_key=batch.session_key,
+        agent=batch.agent,
+        channel=batch.channel,
+        title=batch.title,
+        settings=batch.settings,
+        task_id=batch.task_id,
+    )
+    messages = [
+        MessageRecord(
+            event_id=message.event_id,
+            role=message.role,
+            content=message.content,
+            tool_name=message.tool_name,
+            tool_args=message.tool_args,
+            tool_result=message.tool_result,
+            metadata=message.metadata,
+            created_at=message.created_at,
+        )
+        for message in batch.messages
+    ]
+    with resources.connection() as connection:
+        result = write_batch(
+            connection,
+            session,
+            messages,
+            first_day=resources.settings.first_day,
+            finalize=batch.finalize,
+            cap=CAPTURE_CAP,
+        )
+    return CaptureAnswer(
+        conversation_id=result.conversation_id, inserted=result.new, skipped=result.known, filled=result.filled
+    )

@@ -1,0 +1,52 @@
+"""`/healthz` and `/api/memory/health`: whether the process lives, and whether the memory is well."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from rivet_pipeline.api.dependencies import FromApp
+from rivet_pipeline.api.models import FailuresHealth, HealthAnswer, NoQuery
+from rivet_pipeline.db.inspection import failure_counts
+from rivet_pipeline.db.pending import pending_days
+from rivet_pipeline.stages import STAGES
+
+router = APIRouter(tags=["health"])
+
+
+class Alive(BaseModel):
+    """The process lives; nothing is said about the database or the models."""
+
+    status: Literal["ok"] = "ok"
+
+
+@router.get("/healthz", summary="Whether the process lives")
+async def healthz(_: Annotated[NoQuery, Query()]) -> Alive:
+    """Answers without a token and without the database."""
+    return Alive()
+
+
+@router.get("/api/memory/health", summary="Whether the memory is well")
+def health(_: Annotated[NoQuery, Query()], resources: FromApp) -> HealthAnswer:
+    """Says `degraded` when the embedding model does not answer or items have failed for good.
+
+    Pending work is no fault. A database that can not be reached is answered with 503.
+    """
+    with resources.connection() as connection:
+        pending: dict[str, int] = dict.fromkeys(STAGES, 0)
+        for item in pending_days(connection):
+            pending[item.stage] += item.items
+        failures = FailuresHealth(**failure_counts(connection))
+    embeddings = resources.probe.look()
+    well = embeddings.status == "ok" and failures.permanent == 0 and failures.given_up == 0
+    return HealthAnswer(
+        status="ok" if well else "degraded",
+        database="ok",
+        embeddings=embeddings,
+        pending=pending,
+        failures=failures,
+        observed_at=datetime.now(UTC),
+    )

@@ -1,0 +1,81 @@
+"""The ways out: `/api/memory/search`, `/browse` and `/stats`. What is found and counted is `retrieval`'s."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from rivet_pipeline.api.answers import browse_answer, search_answer, stats_answer
+from rivet_pipeline.api.dependencies import FromApp
+from rivet_pipeline.api.models import (
+    BrowseAnswer,
+    BrowseQuery,
+    SearchAnswer,
+    SearchQuery,
+    StatsAnswer,
+    StatsQuery,
+)
+from rivet_pipeline.api.times import period
+from rivet_pipeline.retrieval.browse import browse
+from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.stats import collect_stats
+from rivet_pipeline.retrieval.types import BrowseRequest, SearchRequest
+
+router = APIRouter(prefix="/api/memory", tags=["memory"])
+
+
+@router.get("/search", summary="Find messages and summaries")
+def search_memory(query: Annotated[SearchQuery, Query()], resources: FromApp) -> SearchAnswer:
+    """Finds by words and by meaning, best first, in one list.
+
+    `degraded` says when meaning could not be used, and why. An answer without results carries a `reason`.
+    """
+    since, before = period(query.since, query.before, query.window, zone=resources.zone, now=datetime.now(UTC))
+    request = SearchRequest(
+        query=query.q,
+        mode=query.mode,
+        scope=query.scope,
+        limit=query.limit,
+        agent=query.agent,
+        role=query.role,
+        conversation_id=query.conversation_id,
+        since=since,
+        before=before,
+    )
+    with resources.connection() as connection:
+        response = search(connection, request, embed_query=resources.vectors.on(connection))
+    resources.accesses.record(response.hits)
+    return search_answer(request, response, explain=query.explain)
+
+
+@router.get("/browse", summary="List messages by time")
+def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) -> BrowseAnswer:
+    """Lists whole messages, newest first unless `order=asc`.
+
+    The order is total, so following `nextCursor` shows each message once.
+    """
+    since, before = period(query.since, query.before, query.window, zone=resources.zone, now=datetime.now(UTC))
+    request = BrowseRequest(
+        agent=query.agent,
+        role=query.role,
+        tool_name=query.tool_name,
+        conversation_id=query.conversation_id,
+        since=since,
+        before=before,
+        limit=query.limit,
+        newest_first=query.order == "desc",
+        include_tools=query.include_tools,
+        cursor=query.cursor,
+    )
+    with resources.connection() as connection:
+        return browse_answer(browse(connection, request))
+
+
+@router.get("/stats", summary="What the memory holds")
+def memory_stats(query: Annotated[StatsQuery, Query()], resources: FromApp) -> StatsAnswer:
+    """Counts messages, conversations and summaries, what waits for the pipeline, and what has failed."""
+    with resources.connection() as connection:
+        stats = collect_stats(connection, agent=query.agent)
+    return stats_answer(stats, datetime.now(UTC))

@@ -1,0 +1,179 @@
+"""Who may speak to the API: the bind rule, and the checks that every request passes before any route sees it.
+
+The service is made for one person's machine. What is defended against: other machines (loopback or a token), web
+pages of other origins (Host, Origin and fetch metadata; no CORS), and bodies larger than agreed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rivet_pipeline.api.problems import Refusal
+from rivet_pipeline.errors import RivetError
+from rivet_pipeline.settings import Settings
+
+#: The one path that answers without a token: it says only that the process lives.
+OPEN_PATH = "/healthz"
+
+#: A body over the limit is read on and thrown away up to this many bytes more, because a client that is still
+#: writing when the connection closes may never see the answer.
+_DRAIN_BYTES = 8 * 1024 * 1024
+
+_WILDCARDS = {"0.0.0.0", "::", ""}  # noqa: S104 - compared with, not bound to
+
+
+def check_bind(settings: Settings) -> None:
+    """Raises `RivetError` when the API would listen to other machines without a token."""
+    if not settings.loopback_only and settings.api_token is None:
+        raise RivetError(
+            f"RIVETOS_API_HOST is {settings.api_host!r}, which other machines can reach: set RIVETOS_API_TOKEN to a "
+            "long random text, or leave the host at 127.0.0.1."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address means this machine: `localhost`, names under it, 127.0.0.0/8, `::1`."""
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _host_and_port(netloc: str, default_port: int) -> tuple[str, int] | None:
+    """The lower-case host and the port of `host[:port]`, or None when it is not of that form."""
+    try:
+        parts = urlsplit(f"//{netloc}")
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.hostname or parts.username is not None or parts.path or parts.query or parts.fragment:
+        return None
+    return parts.hostname.rstrip("."), port if port is not None else default_port
+
+
+class Guard:
+    """Refuses what may not come in: other machines without a token, foreign hosts and origins, wrong tokens."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self._token = settings.api_token.get_secret_value().encode() if settings.api_token else None
+        self._host = settings.api_host.strip("[]").rstrip(".").lower()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one connection. Only HTTP is served; a WebSocket is closed by the application below."""
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            self._check_client(scope)
+            self._check_host(headers)
+            self._check_origin(headers)
+            if scope["path"] != OPEN_PATH:
+                self._check_token(headers)
+        await self.app(scope, receive, send)
+
+    def _check_client(self, scope: Scope) -> None:
+        """Holds also when another program than ours serves the application on a public address."""
+        client = scope.get("client")
+        if self._token is None and client is not None and not is_loopback(client[0]):
+            raise Refusal(403, "Only this machine may ask; set RIVETOS_API_TOKEN to let others in.")
+
+    def _check_host(self, headers: Headers) -> None:
+        """A page can point a name of its own at 127.0.0.1 (DNS rebinding); its requests carry that name."""
+        named = _host_and_port(headers.get("host", ""), 80)
+        if named is None or len(headers.getlist("host")) != 1:
+            raise Refusal(400, "The Host header is missing or malformed.")
+        if is_loopback(named[0]) or named[0] == self._host:
+            return
+        # Bound to every address, the machine has names that we do not know; the token, which is then compulsory and
+        # which no page can send by itself, guards instead.
+        if self._host in _WILDCARDS and self._token is not None:
+            return
+        raise Refusal(421, f"This service does not answer for the host {named[0][:100]!r}; use its own address.")
+
+    def _check_origin(self, headers: Mapping[str, str]) -> None:
+        origin = headers.get("origin")
+        if origin is not None:
+            parts = urlsplit(origin) if origin.count("/") == 2 else None
+            default_port = 443 if parts and parts.scheme == "https" else 80
+            if (
+                parts is None
+                or parts.scheme not in {"http", "https"}
+                or _host_and_port(parts.netloc, default_port) != _host_and_port(headers["host"], default_port)
+            ):
+                raise Refusal(403, "A page of another origin may not use this service.")
+        # A page's <script> or <img> sends no Origin, but browsers say where it comes from.
+        if headers.get("sec-fetch-site") in {"cross-site", "same-site"} and (
+            headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") != "document"
+        ):
+            raise Refusal(403, "A page of another origin may not use this service.")
+
+    def _check_token(self, headers: Mapping[str, str]) -> None:
+        if self._token is None:
+            return
+        scheme, _, sent = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(sent.strip().encode("latin-1"), self._token):
+            raise Refusal(
+                401,
+                "Send the header `Authorization: Bearer <token>` with the value of RIVETOS_API_TOKEN.",
+                {"WWW-Authenticate": 'Bearer realm="rivet"'},
+            )
+
+
+class BodyLimit:
+    """Refuses a body over `limit` bytes with 413 as soon as that is known, announced or not, before it is parsed."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self.app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one connection; anything but HTTP is passed on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        announced = headers.get("content-length", "0")
+        if announced.isdecimal() and int(announced) > self._limit:
+            # A client that asked first has sent nothing yet.
+            if "expect" not in headers:
+                await _drain(receive, _DRAIN_BYTES)
+            raise self._refusal()
+        taken = 0
+
+        async def receive_within_limit() -> Message:
+            nonlocal taken
+            message = await receive()
+            if message["type"] == "http.request":
+                taken += len(message.get("body", b""))
+                if taken > self._limit:
+                    if message.get("more_body"):
+                        await _drain(receive, _DRAIN_BYTES)
+                    raise self._refusal()
+            return message
+
+        await self.app(scope, receive_within_limit, send)
+
+    def _refusal(self) -> Refusal:
+        return Refusal(
+            413,
+            f"The body is larger than {self._limit:,} bytes; send the messages in several batches, or raise "
+            "RIVETOS_CAPTURE_MAX_BODY.",
+            {"Connection": "close"},
+        )
+
+
+async def _drain(receive: Receive, limit: int) -> None:
+    taken = 0
+    while taken <= limit:
+        message = await receive()
+        if message["type"] != "http.request" or not message.get("more_body"):
+            return
+        taken += len(message.get("body", b""))

@@ -1,0 +1,122 @@
+"""The `rivet` command: its frame, its exit codes and its errors. One module a command, loaded when it is called.
+
+Exit codes: 0 done (a search without hits too), 1 something is wrong and standard error says what in one line,
+2 the command line is wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from rivet_pipeline.errors import RivetError
+
+#: Every command: its module, its function, and its line in the list.
+COMMANDS = {
+    "up": ("up", "up_command", "Start the store, Dagster and the API, and stay up until Ctrl-C."),
+    "import": ("import_", "import_command", "Read transcripts from files and folders into the memory."),
+    "search": ("search", "search_command", "Find messages and summaries by words and by meaning."),
+    "browse": ("browse", "browse_command", "List messages by time, newest first."),
+    "stats": ("stats", "stats_command", "Show what the memory holds and what waits for the pipeline."),
+    "doctor": ("doctor", "doctor_command", "Check what the memory needs, and say what to do."),
+    "serve": ("serve", "serve_command", "Serve the HTTP API alone, until Ctrl-C."),
+}
+
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+class _LateCommands(TyperGroup):
+    """Lists the commands without loading them, and loads the one that is called: `rivet --help` is quick."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands.update({name: TyperCommand(name, help=line) for name, (_, _, line) in COMMANDS.items()})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in COMMANDS:
+            command = _load(name)
+        return name, command, rest
+
+
+def _load(name: str) -> TyperCommand:
+    module, function, _ = COMMANDS[name]
+    single = typer.Typer(add_completion=False, rich_markup_mode="rich", context_settings=_CONTEXT)
+    single.command(name)(getattr(import_module(f"rivet_pipeline.cli.{module}"), function))
+    command = typer.main.get_command(single)
+    assert isinstance(command, TyperCommand)
+    return command
+
+
+app = typer.Typer(
+    cls=_LateCommands,
+    name="rivet",
+    help="The memory that AI agents keep: import transcripts, search them, watch the pipeline refine them.",
+    epilog="Exit codes: 0 done · 1 an error, said in one line · 2 a wrong command line · 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings=_CONTEXT,
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"rivet {version('rivet-pipeline')}")
+        except PackageNotFoundError:
+            typer.echo("rivet (from a checkout)")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Runs the command line and exits. What a user can put right is one line on standard error, never a stack trace."""
+    try:
+        app(prog_name="rivet")
+    except RivetError as error:
+        _leave(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except ValueError as error:
+        line = _settings_line(error)
+        if line is None:
+            raise
+        _leave(line)
+
+
+def _leave(line: str) -> None:
+    from rivet_pipeline.cli.output import fail
+
+    fail(line)
+    sys.exit(1)
+
+
+def _settings_line(error: ValueError) -> str | None:
+    """One line about a bad environment variable, or None when the error is about something else."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError) or error.title != "Settings":
+        return None
+    first = error.errors(include_url=False, include_context=False)[0]
+    name = ".".join(str(part) for part in first["loc"])
+    return f"{name} is wrong: {first['msg'].removeprefix('Value error, ')}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""`rivet serve`: the HTTP API alone, for who runs Dagster elsewhere. `rivet up` starts it this way too."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+from rivet_pipeline.api.app import serve
+from rivet_pipeline.db.store import open_store
+from rivet_pipeline.settings import get_settings
+
+
+def serve_command() -> None:
+    """Serve the HTTP API on RIVETOS_API_HOST and RIVETOS_API_PORT until Ctrl-C or SIGTERM.
+
+    Example: [bold]RIVETOS_API_PORT=8080 rivet serve[/bold]
+    """
+    # The server finishes what runs and then raises the signal again: the store below must still be closed in order.
+    signal.signal(signal.SIGTERM, _end)
+    with open_store(get_settings()) as url:
+        serve(get_settings(), url)
+
+
+def _end(signal_number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + signal_number)

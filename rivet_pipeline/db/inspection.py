@@ -1,0 +1,59 @@
+"""What the store says about itself: versions, migrations, failures. Read by health and by `rivet doctor`.
+
+Nothing here changes anything. What is pending is read in `pending.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rivet_pipeline.db.migrations import read_migrations
+from rivet_pipeline.db.pool import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """One server and one store. `extensions` maps an installed extension to its version; `size` is in bytes."""
+
+    version: str
+    extensions: Mapping[str, str]
+    unapplied: list[str]
+    size: int
+
+
+def server_facts(connection: Connection) -> ServerFacts:
+    """The server's version, the store's extensions and size, and the migrations that are not applied to it yet."""
+    row = connection.execute(
+        """
+        SELECT current_setting('server_version') AS version,
+               pg_database_size(current_database()) AS size,
+               to_regclass('ros_migrations') IS NOT NULL AS migrated
+        """
+    ).fetchone()
+    assert row is not None
+    extensions = connection.execute("SELECT extname, extversion FROM pg_extension").fetchall()
+    applied: set[str] = set()
+    if row["migrated"]:
+        applied = {found["name"] for found in connection.execute("SELECT name FROM ros_migrations").fetchall()}
+    return ServerFacts(
+        version=row["version"].split()[0],
+        extensions={found["extname"]: found["extversion"] for found in extensions},
+        unapplied=[migration.name for migration in read_migrations() if migration.name not in applied],
+        size=row["size"],
+    )
+
+
+def failure_counts(connection: Connection) -> dict[str, int]:
+    """The items in the failure ledger by cause (transient, content, permanent), and those not tried again: given_up."""
+    row = connection.execute(
+        """
+        SELECT count(*) FILTER (WHERE cause = 'transient') AS transient,
+               count(*) FILTER (WHERE cause = 'content') AS content,
+               count(*) FILTER (WHERE cause = 'permanent') AS permanent,
+               count(*) FILTER (WHERE next_attempt_at IS NULL) AS given_up
+        FROM ros_failures
+        """
+    ).fetchone()
+    assert row is not None
+    return row

@@ -1,0 +1,60 @@
+-- BM25 of the given messages and summaries in one list, and the best of them by text and freshness together. A
+-- summary's key is its negative sequence number.
+-- ts_filter leaves of each tsvector only the query's words with their positions, so nothing else is unpacked; lengths
+-- are in bytes of text, which are known without unpacking anything.
+-- A word stands in a tsvector twice (the text and its split form), hence half the positions are its frequency.
+-- An age is cut at 10,000 days because exp() raises on underflow.
+WITH docs AS MATERIALIZED (
+    SELECT m.seq AS key, m.created_at AS at, octet_length(m.content) + coalesce(octet_length(m.tool_result), 0) AS length,
+           ts_filter(setweight(m.content_tsv, 'A', %(lexemes)s::text[]), '{{a}}') AS hits,
+           a.access_count, a.last_accessed_at
+    FROM ros_messages AS m
+    LEFT JOIN ros_access AS a ON a.kind = 'message' AND a.id = m.id
+    WHERE m.seq = ANY (%(messages)s::bigint[])
+    UNION ALL
+    SELECT -s.seq, s.latest_at, octet_length(s.content),
+           ts_filter(setweight(s.content_tsv, 'A', %(lexemes)s::text[]), '{{a}}'),
+           a.access_count, a.last_accessed_at
+    FROM ros_summaries AS s
+    LEFT JOIN ros_access AS a ON a.kind = 'summary' AND a.id = s.id
+    WHERE s.seq = ANY (%(summaries)s::bigint[])
+), corpus AS MATERIALIZED (
+    SELECT greatest(%(documents)s::float8, count(*)) AS documents,
+           coalesce(%(mean_length)s::float8, greatest(avg(length), 1)) AS mean_length
+    FROM docs
+), words AS MATERIALIZED (
+    SELECT d.key, d.length, u.lexeme AS term, (cardinality(u.positions) + 1) / 2 AS tf
+    FROM docs AS d CROSS JOIN LATERAL unnest(d.hits) AS u (lexeme, positions, weights)
+    UNION ALL
+    SELECT d.key, d.length, p.query, 1
+    FROM docs AS d JOIN unnest(%(phrases)s::text[]) AS p (query) ON d.hits @@ p.query::tsquery
+), weights AS MATERIALIZED (
+    -- What was just counted is a floor under a lexicon that is behind. Words that only serve a phrase have no weight.
+    SELECT t.term, ln(1 + (c.documents - n.df + 0.5) / (n.df + 0.5)) AS idf
+    FROM unnest(%(terms)s::text[], %(dfs)s::float8[]) AS t (term, df)
+    JOIN (SELECT term, count(*) AS found FROM words GROUP BY term) AS f ON f.term = t.term
+    CROSS JOIN corpus AS c
+    CROSS JOIN LATERAL (SELECT least(greatest(t.df, f.found), c.documents) AS df) AS n
+), texts AS (
+    SELECT o.key,
+           sum(w.idf * o.tf * (%(k1)s::float8 + 1)
+               / (o.tf + %(k1)s::float8 * (1 - %(b)s::float8 + %(b)s::float8 * o.length / c.mean_length))) AS bm25
+    FROM words AS o JOIN weights AS w ON w.term = o.term CROSS JOIN corpus AS c
+    GROUP BY o.key
+), scored AS (
+    SELECT d.key, d.at, coalesce(t.bm25, 0) AS bm25, max(t.bm25) OVER () AS best,
+           least(1, exp(-%(decay)s::float8 * least(10000, greatest(0, extract(
+                        epoch FROM %(now)s::timestamptz - coalesce(d.last_accessed_at, d.at))::float8 / 86400)))
+                    * (1 + %(per_access)s::float8 * least(coalesce(d.access_count, 0), %(max_accesses)s::integer)))
+               AS temporal
+    FROM docs AS d LEFT JOIN texts AS t ON t.key = d.key
+), ranked AS (
+    SELECT key, bm25, best,
+           row_number() OVER (ORDER BY (bm25 > 0) DESC,
+                              %(text_weight)s::float8 * bm25 / nullif(best, 0) + %(temporal_weight)s::float8 * temporal
+                                  DESC NULLS LAST, at DESC, key DESC) AS place
+    FROM scored
+)
+SELECT key, bm25, best FROM ranked
+WHERE (place <= %(kept)s AND bm25 > 0) OR key = ANY (%(extra)s::bigint[])
+ORDER BY place

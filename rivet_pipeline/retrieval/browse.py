@@ -1,0 +1,75 @@
+"""Messages in the order in which they were said: total order, filters, pages by an opaque cursor."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from datetime import datetime
+from typing import Any
+
+from psycopg import sql
+
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.retrieval.filters import statement
+from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, BrowseResponse
+
+#: The fewest and most messages of one page.
+MIN_LIMIT, MAX_LIMIT = 1, 200
+
+
+def browse(connection: Connection, request: BrowseRequest) -> BrowseResponse:
+    """One page of messages, ordered by `(created_at, seq)`; `limit` is cut to 1 to 200.
+
+    A cursor continues after the last message of its page, so rows that are added meanwhile make no message appear
+    twice or go missing. `include_tools=False` leaves tool traffic out (role tool, or a tool's name) unless a tool is
+    asked for by name. Raises `InvalidInputError` for a cursor that is not one of ours or runs the other way.
+    """
+    limit = max(MIN_LIMIT, min(MAX_LIMIT, request.limit))
+    after_at, after_seq = _read_cursor(request)
+    direction = "DESC" if request.newest_first else "ASC"
+    text = sql.SQL(statement("browse")).format(
+        beyond=sql.SQL("<" if request.newest_first else ">"), direction=sql.SQL(direction)
+    )
+    rows = connection.execute(
+        text,
+        {
+            "agent": request.agent,
+            "role": request.role,
+            "tool_name": request.tool_name,
+            "conversation": request.conversation_id,
+            "since": request.since,
+            "before": request.before,
+            "without_tools": not request.include_tools and request.tool_name is None,
+            "after_at": after_at,
+            "after_seq": after_seq,
+            "limit": limit + 1,
+        },
+        prepare=False,
+    ).fetchall()
+    messages = [BrowsedMessage(**row) for row in rows[:limit]]
+    more = len(rows) > limit
+    return BrowseResponse(messages, _write_cursor(messages[-1], request.newest_first) if more else None)
+
+
+def _write_cursor(last: BrowsedMessage, newest_first: bool) -> str:
+    value = [last.created_at.isoformat(), last.seq, newest_first]
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def _read_cursor(request: BrowseRequest) -> tuple[datetime | None, int | None]:
+    if request.cursor is None:
+        return None, None
+    try:
+        padded = request.cursor + "=" * (-len(request.cursor) % 4)
+        value: Any = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
+        at, seq, newest_first = datetime.fromisoformat(value[0]), value[1], value[2]
+        sound = at.tzinfo is not None and type(seq) is int and abs(seq) < 2**63 and len(value) == 3
+    except (ValueError, TypeError, KeyError, IndexError, binascii.Error, RecursionError):
+        sound = False
+    if not sound:
+        raise InvalidInputError("cursor", "is not one that a former page gave; leave it out to begin again")
+    if newest_first is not request.newest_first:
+        raise InvalidInputError("cursor", "belongs to a listing of the other order; leave it out to begin again")
+    return at, seq

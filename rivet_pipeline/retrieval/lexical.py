@@ -1,0 +1,282 @@
+"""The text arm: which rows hold the query's words, and their BM25.
+
+Messages and summaries are ranked in one list. Words go through the analyser that the texts went through, so every sign
+is literal. Rare words select, common ones only score: the index is asked for few rows however large the store is.
+
+CJK text is indexed a character a word. A run of such characters in a query matches by its neighbouring pairs (the
+query 部署 means 部 followed by 署); in the part of a text beyond some 8,000 words positions are not kept and pairs not
+found.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+
+from psycopg import sql
+
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, statement
+from rivet_pipeline.retrieval.scoring import PROFILE, Profile
+from rivet_pipeline.retrieval.types import SearchRequest, Source
+
+#: The rarest words of a query that take part; a pasted page has hundreds.
+MAX_TERMS = 64
+
+#: Words beyond those that select alone, whose pairs select.
+_PAIRED = 4
+
+#: Rows that one clause may match before it is cut to the newest part of the store: reading more costs too long.
+_MOST_MATCHES = 20_000
+
+#: Words that stand together do so more often than chance says; a guess, only to plan with.
+_TOGETHER = 4.0
+
+#: The characters that `ros_split` makes words of their own (migration 0001).
+_CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
+
+_TABLES: dict[Source, tuple[str, str, str, sql.SQL]] = {
+    "message": ("ros_messages", "m", "m.created_at", MESSAGE_FILTER),
+    "summary": ("ros_summaries", "s", "s.latest_at", SUMMARY_FILTER),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word or a pair of CJK characters: its tsquery, and in how many documents it is thought to stand.
+
+    `name` is a word's lexeme and a pair's tsquery.
+    """
+
+    name: str
+    query: str
+    df: float
+    is_phrase: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """A query after the analyser, rarest term first. Without a lexicon `documents` is 0 and `mean_length` None."""
+
+    terms: tuple[Term, ...]
+    lexemes: tuple[str, ...]
+    #: The query's words one after the other, a tsquery; '' when there are none.
+    phrase: str
+    documents: int
+    mean_length: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TextScores:
+    """BM25 by row, best first: keys are (source, seq). `best` is the highest of all candidates, 0 without any."""
+
+    scores: dict[tuple[Source, int], float] = field(default_factory=dict)
+    best: float = 0.0
+
+
+def _quote(lexeme: str) -> str:
+    return "'" + lexeme.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def parse_query(connection: Connection, query: str) -> ParsedQuery:
+    """The terms of a query with their document frequencies. No terms: only stop words, signs or nothing."""
+    rows = connection.execute(
+        """SELECT t.term, coalesce(l.df, 0) AS df
+           FROM unnest(ros_query_terms(%(query)s)) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term
+           ORDER BY df, t.term LIMIT %(most)s""",
+        {"query": query, "most": 4 * MAX_TERMS},
+    ).fetchall()
+    head = connection.execute(
+        """SELECT c.documents, c.total_length,
+                  phraseto_tsquery('pg_catalog.english', ros_split(ros_fold(left(%s, 8000))))::text AS phrase
+           FROM ros_corpus AS c""",
+        [query],
+    ).fetchone()
+    assert head is not None  # the migration puts the one row there
+    documents = int(head["documents"])
+    frequency = {str(row["term"]): float(row["df"]) for row in rows}
+    terms = _terms(query, frequency, documents)
+    return ParsedQuery(
+        terms=tuple(terms[:MAX_TERMS]),
+        lexemes=tuple(frequency),
+        phrase=str(head["phrase"]),
+        documents=documents,
+        mean_length=head["total_length"] / documents if documents else None,
+    )
+
+
+def _terms(query: str, frequency: dict[str, float], documents: int) -> list[Term]:
+    paired: set[str] = set()
+    pairs: dict[str, float] = {}
+    for run in _CJK_RUN.findall(unicodedata.normalize("NFKC", query)):
+        for first, second in pairwise(run):
+            if first in frequency and second in frequency:
+                paired |= {first, second}
+                rarer, other = sorted((frequency[first], frequency[second]))
+                by_chance = rarer * other / documents if documents else 0.0
+                pairs[f"({_quote(first)} <-> {_quote(second)})"] = min(rarer, _TOGETHER * by_chance)
+    terms = [Term(term, _quote(term), df, False) for term, df in frequency.items() if term not in paired]
+    terms += [Term(pair, pair, df, True) for pair, df in pairs.items()]
+    return sorted(terms, key=lambda term: (term.df, term.query))
+
+
+@dataclass(frozen=True, slots=True)
+class _Selector:
+    """One question to the text index and how many rows it is thought to match."""
+
+    query: str
+    expected: float
+
+
+def _selectors(parsed: ParsedQuery, *, literal: bool, budget: int) -> list[_Selector]:
+    """What to ask, one after the other until enough is found: rare words, then pairs, then common words alone."""
+    rare: list[Term] = []
+    expected = 0.0
+    for term in parsed.terms:
+        if expected + term.df > budget:
+            break
+        rare.append(term)
+        expected += term.df
+    common = parsed.terms[len(rare) :]
+    clauses = [term.query for term in rare]
+    for index, first in enumerate(common[:_PAIRED]):
+        for second in common[index + 1 : _PAIRED]:
+            together = _TOGETHER * first.df * second.df / max(parsed.documents, 1)
+            if expected + together <= budget:
+                clauses.append(f"({first.query} & {second.query})")
+                expected += together
+    if literal and parsed.phrase:
+        clauses.append(f"({parsed.phrase})")
+    plan = [_Selector(" | ".join(clauses), expected)] if clauses else []
+    if len(common) > 1:
+        share = 1.0
+        for term in common:
+            share *= min(1.0, term.df / max(parsed.documents, 1))
+        every = " & ".join(term.query for term in common)
+        plan.append(_Selector(every, min(common[0].df, _TOGETHER * share * parsed.documents)))
+    plan += [_Selector(term.query, term.df) for term in common]
+    return plan
+
+
+def select_candidates(
+    connection: Connection,
+    parsed: ParsedQuery,
+    request: SearchRequest,
+    *,
+    literal: bool = False,
+    profile: Profile = PROFILE,
+) -> dict[Source, list[int]]:
+    """The sequence numbers of rows worth scoring, by table, at most `profile.candidates` a table and question.
+
+    Finds at least `request.limit` rows whenever so many hold any of the words within the filters.
+    """
+    found: dict[Source, list[int]] = {"message": [], "summary": []}
+    if not parsed.terms:
+        return found
+    if request.conversation_id is not None:
+        plan = [_Selector(" | ".join(term.query for term in parsed.terms), 0.0)]
+    else:
+        plan = _selectors(parsed, literal=literal, budget=profile.candidates)
+    for source in _sources(request):
+        known: set[int] = set()
+        for selector in plan:
+            if len(known) >= request.limit:
+                break
+            known.update(_match(connection, source, selector, parsed, request, profile))
+        found[source] = sorted(known)
+    return found
+
+
+def _sources(request: SearchRequest) -> Iterable[Source]:
+    if request.scope != "summaries":
+        yield "message"
+    if request.scope != "messages" and request.role is None:
+        yield "summary"
+
+
+def _match(
+    connection: Connection,
+    source: Source,
+    selector: _Selector,
+    parsed: ParsedQuery,
+    request: SearchRequest,
+    profile: Profile,
+) -> list[int]:
+    table, alias, at, condition = _TABLES[source]
+    text = sql.SQL(statement("match")).format(
+        table=sql.Identifier(table), alias=sql.Identifier(alias), at=sql.SQL(at), filter=condition
+    )
+    values = filter_values(request) | {
+        "selector": selector.query,
+        "cutoff": _cutoff(connection, source, selector, parsed, profile),
+        "most": _MOST_MATCHES,
+        "budget": profile.candidates,
+    }
+    # A plan made for one set of values is wrong for another (a filter, a rare word), hence never a prepared one.
+    row = connection.execute(text, values, prepare=False).fetchone()
+    if values["cutoff"] is not None and (row is None or row["found"] < request.limit):
+        row = connection.execute(text, values | {"cutoff": None}, prepare=False).fetchone()
+    return [] if row is None or row["seqs"] is None else list(row["seqs"])
+
+
+def _cutoff(
+    connection: Connection, source: Source, selector: _Selector, parsed: ParsedQuery, profile: Profile
+) -> datetime | None:
+    """For a question that matches too much: a time since when about the budget of rows match."""
+    if source == "summary" or selector.expected <= _MOST_MATCHES or parsed.documents <= 0:
+        return None
+    rows = int(2 * profile.candidates * parsed.documents / selector.expected)
+    row = connection.execute(
+        "SELECT created_at FROM ros_messages ORDER BY created_at DESC, seq DESC OFFSET %s LIMIT 1", [rows]
+    ).fetchone()
+    return None if row is None else row["created_at"]
+
+
+def score_texts(
+    connection: Connection,
+    parsed: ParsedQuery,
+    candidates: dict[Source, list[int]],
+    *,
+    extra: Sequence[tuple[Source, int]] = (),
+    now: datetime,
+    kept: int,
+    profile: Profile = PROFILE,
+) -> TextScores:
+    """BM25 of the candidates and of the `extra` rows of other arms, on one scale.
+
+    Returns the `kept` best by text and freshness together, and every extra row (0 when it holds none of the words).
+    """
+    keys = [seq if source == "message" else -seq for source, seq in extra]
+    rows = connection.execute(
+        sql.SQL(statement("bm25")).format(),
+        {
+            "terms": [term.name for term in parsed.terms],
+            "dfs": [term.df for term in parsed.terms],
+            "phrases": [term.query for term in parsed.terms if term.is_phrase],
+            "lexemes": list(parsed.lexemes),
+            "messages": sorted({*candidates["message"], *(key for key in keys if key > 0)}),
+            "summaries": sorted({*candidates["summary"], *(-key for key in keys if key < 0)}),
+            "extra": keys,
+            "documents": parsed.documents,
+            "mean_length": parsed.mean_length,
+            "now": now,
+            "kept": kept,
+            "k1": profile.k1,
+            "b": profile.b,
+            "decay": profile.decay_per_day,
+            "per_access": profile.per_access,
+            "max_accesses": profile.max_accesses,
+            "text_weight": profile.text,
+            "temporal_weight": profile.temporal,
+        },
+        prepare=False,
+    ).fetchall()
+    scores: dict[tuple[Source, int], float] = {}
+    for row in rows:
+        source: Source = "message" if row["key"] > 0 else "summary"
+        scores[(source, abs(row["key"]))] = float(row["bm25"])
+    return TextScores(scores, best=max((float(row["best"] or 0.0) for row in rows), default=0.0))

@@ -1,0 +1,10 @@
+-- The rows of the final list, whole.
+SELECT 'message' AS source, m.seq, m.content, m.tool_result, m.agent, coalesce(m.metadata ->> 'kind', 'speech') AS kind,
+       m.conversation_id, c.session_key, c.title, NULL::timestamptz AS earliest_at, NULL::integer AS message_count
+FROM ros_messages AS m JOIN ros_conversations AS c ON c.id = m.conversation_id
+WHERE m.seq = ANY (%(messages)s::bigint[])
+UNION ALL
+SELECT 'summary', s.seq, s.content, NULL, coalesce(nullif(array_to_string(s.agents, ', '), ''), c.agent), s.kind,
+       s.conversation_id, c.session_key, c.title, s.earliest_at, s.message_count
+FROM ros_summaries AS s JOIN ros_conversations AS c ON c.id = s.conversation_id
+WHERE s.seq = ANY (%(summaries)s::bigint[])

@@ -1,0 +1,101 @@
+"""The part of a text that shows why it was found. Pure functions."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+#: The longest snippet, in characters, the ellipses included.
+SNIPPET_CHARACTERS = 300
+
+#: What is looked through; the tail of a longer text is found, but not shown.
+_LOOKED_THROUGH = 200_000
+
+_MAX_WORDS = 32
+_MAX_PLACES = 2000
+
+_WORD = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+|\\w+")
+_CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+
+
+class _Fold(dict[int, str]):
+    """Maps each character to exactly one: lower case, without its accent, so that places stay what they are."""
+
+    def __missing__(self, code: int) -> str:
+        base = unicodedata.normalize("NFKD", chr(code))[0].lower()
+        folded = base if len(base) == 1 else chr(code)
+        self[code] = folded
+        return folded
+
+
+_FOLD = _Fold()
+
+
+def _fold(text: str) -> str:
+    return text.lower() if text.isascii() else text.translate(_FOLD)
+
+
+def _stems(query: str) -> list[str]:
+    """The query's words as beginnings to look for: an English ending may differ, a CJK run is looked for in pairs."""
+    stems: dict[str, None] = {}
+    for word in _WORD.findall(_fold(unicodedata.normalize("NFC", query))):
+        if _CJK.match(word):
+            stems.update(dict.fromkeys([word] if len(word) < 3 else [word[i : i + 2] for i in range(len(word) - 1)]))
+        elif len(word) > 1 or word.isdigit():
+            stems[word[: max(4, 2 * len(word) // 3)]] = None
+    return list(stems)[:_MAX_WORDS]
+
+
+def make_snippet(query: str, text: str, *, limit: int = SNIPPET_CHARACTERS) -> str:
+    """The stretch of `text` with most of the query's words, at most `limit` characters, white space collapsed.
+
+    Cut at word boundaries where there are some, with `…` where something is left out. The beginning of the text when
+    none of the words stands in it.
+    """
+    text = text[:_LOOKED_THROUGH]
+    if len(text) <= limit:
+        return " ".join(text.split())
+    start = _best_start(_fold(text), _stems(query), limit)
+    end = min(len(text), start + limit - 2)
+    if start > 0:
+        space = re.search(r"\s", text[start : start + 20])
+        start += space.end() if space else 0
+    if end < len(text):
+        space = re.search(r"\s\S*$", text[end - 20 : end])
+        end -= 20 - space.start() if space else 0
+    body = " ".join(text[start:end].split())
+    return ("…" if start > 0 else "") + body + ("…" if end < len(text) else "")
+
+
+def _best_start(folded: str, stems: list[str], limit: int) -> int:
+    """Where the window begins that holds the most different words, longer words counting more; the first such."""
+    ordered = sorted(stems, key=len, reverse=True)
+    places = _places(folded, ordered)
+    counts = [0] * len(ordered)
+    best, best_start = 0, 0
+    value = first = 0
+    for place, word in places:
+        value += 0 if counts[word] else len(ordered[word])
+        counts[word] += 1
+        while place - places[first][0] > limit * 2 // 3:
+            gone = places[first][1]
+            counts[gone] -= 1
+            value -= 0 if counts[gone] else len(ordered[gone])
+            first += 1
+        if value > best:
+            best, best_start = value, places[first][0]
+    return max(0, best_start - limit // 6)
+
+
+def _places(folded: str, stems: list[str]) -> list[tuple[int, int]]:
+    """Where words begin with one of the stems, and with which; CJK is found anywhere."""
+    places: list[tuple[int, int]] = []
+    if not stems:
+        return places
+    for match in re.finditer("|".join(f"({re.escape(stem)})" for stem in stems), folded):
+        inside = match.start() > 0 and folded[match.start() - 1].isalnum() and not _CJK.match(match.group())
+        if match.lastindex is not None and not inside:
+            places.append((match.start(), match.lastindex - 1))
+        if len(places) >= _MAX_PLACES:
+            break
+    return places

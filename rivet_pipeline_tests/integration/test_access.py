@@ -1,0 +1,79 @@
+"""Accesses are written behind, bounded, and count only so far."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.retrieval.access import AccessRecorder
+from rivet_pipeline_tests.integration.memory_rows import NOW, add_message, find
+
+
+def _stored(connection: Connection, identity: UUID) -> dict[str, object]:
+    row = connection.execute(
+        "SELECT access_count, last_accessed_at FROM ros_access WHERE id = %s", [identity]
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+def test_accesses_are_written_by_flush_alone_and_freshen_a_row(connection: Connection) -> None:
+    message = add_message(connection, "kestrel", age_days=100)
+    recorder = AccessRecorder()
+    hits = find(connection, "kestrel").hits
+    recorder.record(hits, at=NOW - timedelta(days=1))
+    assert find(connection, "kestrel").hits[0].parts.temporal == hits[0].parts.temporal
+    assert recorder.flush(connection) == 1
+    assert recorder.flush(connection) == 0
+    assert _stored(connection, message)["access_count"] == 1
+    assert find(connection, "kestrel").hits[0].parts.temporal > 0.9
+
+
+def test_counts_stop_and_times_only_go_forward(connection: Connection) -> None:
+    row = uuid4()
+    recorder = AccessRecorder()
+    for _ in range(1000):
+        recorder.record_ids([("message", row)], at=NOW)
+    recorder.flush(connection)
+    recorder.record_ids([("message", row)], at=NOW - timedelta(days=9))
+    recorder.flush(connection)
+    assert _stored(connection, row) == {"access_count": 25, "last_accessed_at": NOW}
+
+
+def test_the_buffer_is_bounded(connection: Connection) -> None:
+    recorder = AccessRecorder(most=10)
+    recorder.record_ids(("message", uuid4()) for _ in range(25))
+    assert (len(recorder), recorder.dropped) == (10, 15)
+    assert recorder.flush(connection) == 10
+
+
+def test_a_flush_that_fails_loses_nothing(connection: Connection) -> None:
+    row = uuid4()
+    recorder = AccessRecorder()
+    recorder.record_ids([("summary", row)])
+    connection.execute("ALTER TABLE ros_access RENAME TO elsewhere")
+    with pytest.raises(psycopg.Error):
+        recorder.flush(connection)
+    connection.execute("ALTER TABLE elsewhere RENAME TO ros_access")
+    assert recorder.flush(connection) == 1
+
+
+def test_threads_lose_no_access() -> None:
+    recorder = AccessRecorder()
+    rows: list[UUID] = [uuid4() for _ in range(200)]
+
+    def run(part: list[UUID]) -> None:
+        for identity in part:
+            recorder.record_ids([("message", identity)])
+
+    threads = [threading.Thread(target=run, args=(rows[start::4],)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(recorder) == 200

@@ -1,0 +1,96 @@
+"""The lexicon counts each row once, whoever refreshes."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from rivet_pipeline.db.pool import Connection, Pool, connect
+from rivet_pipeline.retrieval import lexicon
+from rivet_pipeline.retrieval.lexicon import pending_lexicon, refresh_lexicon
+from rivet_pipeline_tests.integration.memory_rows import add_message, add_summary
+
+
+def _df(connection: Connection, term: str) -> int:
+    row = connection.execute("SELECT df FROM ros_lexicon WHERE term = %s", [term]).fetchone()
+    return 0 if row is None else int(row["df"])
+
+
+def test_counts_are_incremental_and_a_second_refresh_does_nothing(connection: Connection) -> None:
+    add_message(connection, "heron heron marsh")
+    add_message(connection, "")
+    add_summary(connection, "a heron")
+    assert pending_lexicon(connection) == 3
+    first = refresh_lexicon(connection)
+    assert (first.messages, first.summaries, first.documents, first.behind) == (2, 1, 2, 0)
+    assert first.mean_length == (len("heron heron marsh") + len("a heron")) / 2
+    add_message(connection, "marsh at dawn")
+    assert pending_lexicon(connection) == 1
+    assert refresh_lexicon(connection).messages == 1
+    again = refresh_lexicon(connection)
+    assert (again.messages, again.summaries, again.documents) == (0, 0, 3)
+    assert (_df(connection, "heron"), _df(connection, "marsh")) == (2, 2)
+
+
+def test_a_rebuild_counts_what_was_filled_later(connection: Connection) -> None:
+    message = add_message(connection, "", role="tool", tool_name="Bash")
+    refresh_lexicon(connection)
+    connection.execute("UPDATE ros_messages SET tool_result = 'egret' WHERE id = %s", [message])
+    assert refresh_lexicon(connection).messages == 0
+    figures = refresh_lexicon(connection, rebuild=True)
+    assert (figures.messages, figures.documents) == (1, 1)
+    assert _df(connection, "egret") == 1
+
+
+def test_slices_add_up(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(11):
+        add_message(connection, f"plover {number}")
+    monkeypatch.setattr(lexicon, "_SLICE", 3)
+    assert refresh_lexicon(connection).messages == 11
+    assert _df(connection, "plover") == 11
+
+
+def test_two_at_once_count_once(pool: Pool) -> None:
+    with pool.connection() as connection:
+        for number in range(50):
+            add_message(connection, f"curlew {number}")
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with pool.connection() as connection:
+                refresh_lexicon(connection)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    with pool.connection() as connection:
+        assert _df(connection, "curlew") == 50
+
+
+def test_a_row_of_an_open_transaction_is_not_stepped_over(database_url: str) -> None:
+    with connect(database_url) as slow, connect(database_url) as quick, connect(database_url) as refresher:
+        add_message(slow, "dunlin written first, committed last")
+        add_message(quick, "dunlin committed first")
+        quick.commit()
+        finished = threading.Event()
+
+        def run() -> None:
+            refresh_lexicon(refresher)
+            refresher.commit()
+            finished.set()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        time.sleep(0.3)
+        assert not finished.is_set()
+        slow.commit()
+        thread.join(timeout=20)
+        assert _df(refresher, "dunlin") == 2

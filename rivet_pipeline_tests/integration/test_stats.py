@@ -1,0 +1,81 @@
+"""Stats: each figure by itself, alerts first."""
+
+from __future__ import annotations
+
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.retrieval.lexicon import refresh_lexicon
+from rivet_pipeline.retrieval.stats import collect_stats
+from rivet_pipeline_tests.integration.memory_rows import (
+    NOW,
+    add_conversation,
+    add_message,
+    add_summary,
+    register_model,
+)
+
+
+def test_an_empty_store_has_figures_and_no_alert(connection: Connection) -> None:
+    stats = collect_stats(connection)
+    assert stats.errors == {}
+    assert stats.alerts == []
+    assert stats.figures["totals"] == {"messages": 0, "tool_calls": 0, "first_at": None, "last_at": None}
+    assert stats.figures["embeddings"]["coverage"] is None
+
+
+def test_figures(connection: Connection) -> None:
+    register_model(connection)
+    conversation = add_conversation(connection)
+    for number in range(10):
+        add_message(connection, f"message {number}", conversation=conversation, embed=number < 4)
+    add_message(connection, "[tool] Bash", role="tool", tool_name="Bash", tool_result="ok", agent="codex")
+    active = add_conversation(connection)
+    connection.execute("UPDATE ros_conversations SET updated_at = now() WHERE id = %s", [active])
+    for number in range(3):
+        add_message(connection, f"tail {number}", conversation=active)
+    refresh_lexicon(connection)
+    add_summary(connection, "a root of it all", kind="root", conversation=conversation)
+    figures = collect_stats(connection).figures
+    assert figures["totals"]["messages"] == 14
+    assert figures["totals"]["tool_calls"] == 1
+    assert figures["totals"]["last_at"] == NOW
+    assert figures["by_agent"] == {"claude": 13, "codex": 1}
+    assert figures["by_role"] == {"user": 13, "tool": 1}
+    assert figures["top_tools"] == {"Bash": 1}
+    assert figures["embeddings"]["serving"] == "hash"
+    assert figures["embeddings"]["coverage"] == 4 / 14
+    assert figures["pending_embeddings"] == {"messages": 10, "summaries": 1}
+    assert figures["unsummarised"]["eligible"] == {"messages": 10, "conversations": 1}
+    assert figures["unsummarised"]["active_tail"] == {"messages": 3, "conversations": 1}
+    assert figures["unsummarised"]["below_floor"] == {"messages": 1, "conversations": 1}
+    assert figures["unsummarised"]["oldest"][0]["conversation_id"] == conversation
+    assert figures["summaries"]["by_kind"]["root"]["count"] == 1
+    assert figures["lexicon"]["behind"] == 1
+    assert figures["pending_days"]["leaf_summaries"]["items"] == 1
+    narrowed = collect_stats(connection, agent="codex").figures
+    assert narrowed["totals"]["messages"] == 1
+    assert narrowed["by_role"] == {"tool": 1}
+
+
+def test_one_failing_figure_costs_one_figure(connection: Connection) -> None:
+    add_message(connection, "x")
+    connection.execute("DROP VIEW ros_pending_days, ros_pending_leaf_summaries, ros_unsummarised")
+    stats = collect_stats(connection)
+    assert set(stats.errors) == {"unsummarised", "pending_days"}
+    assert "ros_unsummarised" in stats.errors["unsummarised"]
+    assert stats.figures["totals"]["messages"] == 1
+    assert any("unsummarised" in alert for alert in stats.alerts)
+    assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+
+
+def test_failures_and_orphans_are_alerts(connection: Connection) -> None:
+    add_message(connection, "something embeddable")
+    add_summary(connection, "a leaf without sources")
+    connection.execute(
+        """INSERT INTO ros_failures (stage, item, cause, error)
+           VALUES ('leaf_summaries', 'x', 'content', 'refusal: no')"""
+    )
+    alerts = "\n".join(collect_stats(connection).alerts)
+    assert "refusal: no" in alerts
+    assert "given up" in alerts
+    assert "1 leaf summaries" in alerts
+    assert "no embedding model" in alerts

@@ -1,0 +1,121 @@
+"""Ranking's arithmetic and the classifier."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rivet_pipeline.retrieval import scoring
+from rivet_pipeline.retrieval.scoring import PROFILE
+
+NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
+
+
+def test_weights_are_the_decided_ones() -> None:
+    assert (PROFILE.text, PROFILE.semantic, PROFILE.temporal, PROFILE.importance) == (0.3, 0.3, 0.3, 0.1)
+    assert scoring.weighted(text=1, semantic=1, temporal=1, importance=1) == pytest.approx(1)
+    assert scoring.weighted(text=0.5, semantic=0.2, temporal=0.1, importance=0.6) == pytest.approx(0.3)
+
+
+def test_temporal_decays_by_day_and_counts_from_the_last_access() -> None:
+    created = NOW - timedelta(days=100)
+    assert scoring.temporal(now=NOW, created_at=NOW - timedelta(days=10)) == pytest.approx(math.exp(-0.5))
+    used = scoring.temporal(now=NOW, created_at=created, last_accessed_at=NOW - timedelta(days=20), accesses=5)
+    assert used == pytest.approx(math.exp(-1) * 1.1)
+
+
+def test_a_thousand_accesses_count_as_twenty_five() -> None:
+    old = NOW - timedelta(days=40)
+    many = scoring.temporal(now=NOW, created_at=old, accesses=1000)
+    assert many == scoring.temporal(now=NOW, created_at=old, accesses=25)
+    assert many == pytest.approx(math.exp(-2) * 1.5)
+
+
+@given(days=st.floats(-40_000, 40_000), accesses=st.integers(-5, 10**9))
+def test_temporal_stays_within_the_scale(days: float, accesses: int) -> None:
+    value = scoring.temporal(now=NOW, created_at=NOW - timedelta(days=days / 100), accesses=accesses)
+    assert 0 <= value <= 1
+
+
+def test_a_time_in_the_future_is_an_age_of_zero() -> None:
+    assert scoring.temporal(now=NOW, created_at=NOW + timedelta(days=3)) == 1
+
+
+@given(documents=st.floats(0, 1e9), df=st.floats(0, 1e9))
+def test_idf_is_never_negative(documents: float, df: float) -> None:
+    assert scoring.idf(documents, df) >= 0
+
+
+@given(tf=st.integers(1, 500), length=st.floats(1, 1e6), mean=st.floats(1, 1e6))
+def test_bm25_grows_with_frequency_and_shrinks_with_length(tf: int, length: float, mean: float) -> None:
+    value = scoring.bm25_term(weight=1, tf=tf, length=length, mean_length=mean)
+    assert 0 < value < PROFILE.k1 + 1
+    assert scoring.bm25_term(weight=1, tf=tf + 1, length=length, mean_length=mean) > value
+    assert scoring.bm25_term(weight=1, tf=tf, length=length * 2, mean_length=mean) < value
+
+
+@given(score=st.floats(0, 1), other=st.floats(0, 1))
+def test_a_verbatim_hit_stands_before_any_other(score: float, other: float) -> None:
+    assert 0 <= scoring.lift_verbatim(other, False) <= scoring.lift_verbatim(score, True) <= 1
+
+
+@pytest.mark.parametrize(
+    ("role", "tool", "metadata", "text", "expected"),
+    [
+        ("user", None, {}, "No, that's wrong: the port is 5433", "correction"),
+        ("user", None, {}, "Don't use pip here", "correction"),
+        ("user", None, {}, "Actually the branch is called main", "correction"),
+        ("user", None, {}, "I prefer short commit messages", "preference"),
+        ("user", None, {}, "From now on write tests first", "preference"),
+        ("user", None, {}, "fix the login bug", "task"),
+        ("user", None, {}, "why does it fail?", "task"),
+        ("user", None, {}, "The staging server runs Debian 12", "fact"),
+        ("assistant", None, {}, "Actually, I prefer to fix it", "fact"),
+        ("assistant", None, {"memory_type": "correction"}, "x", "correction"),
+        ("tool", None, {}, "No, wrong", "traffic"),
+        ("user", "Bash", {}, "No, wrong", "traffic"),
+        ("assistant", None, {"kind": "thinking"}, "hm", "traffic"),
+        ("user", None, {"kind": "injected"}, "I prefer tabs", "traffic"),
+        ("system", None, {}, "You are helpful", "task"),
+        (None, None, {}, "a summary", "fact"),
+        ("user", None, {"memory_type": ["odd"]}, "The sky is blue", "fact"),
+    ],
+)
+def test_memory_types(
+    role: str | None, tool: str | None, metadata: dict[str, object], text: str, expected: str
+) -> None:
+    assert scoring.memory_type(role, tool, metadata, text) == expected
+
+
+def test_importance_is_ordered_as_decided() -> None:
+    assert scoring.IMPORTANCE == {"correction": 0.9, "preference": 0.8, "fact": 0.6, "task": 0.5, "traffic": 0.3}
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["src/app/user_store.py", "user_store.py", "App.tsx:42:13", "PROJ-1234", "gpt-4o", "1.2.3", "getUserById",
+     "__init__", "E11000", "4711", "TypeError in app.py:42", "/etc/hosts", "C:\\temp"],
+)  # fmt: skip
+def test_literal_queries(query: str) -> None:
+    assert scoring.looks_literal(query)
+
+
+@pytest.mark.parametrize(
+    "query", ["deploy script", "a follow-up question", "what did we decide about app.py last week"]
+)
+def test_queries_of_words(query: str) -> None:
+    assert not scoring.looks_literal(query)
+
+
+def test_stubs_and_injected_context_weigh_less() -> None:
+    def factor(kind: str, tool: str | None, characters: int) -> float:
+        return scoring.noise_factor(kind=kind, tool_name=tool, role="assistant", characters=characters)
+
+    assert factor("injected", None, 5000) < 1
+    assert factor("speech", "Bash", 16) < 1
+    assert factor("speech", "Bash", 400) == 1
+    assert factor("speech", None, 3) == 1

@@ -1,0 +1,52 @@
+"""The part of a text that is shown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rivet_pipeline.retrieval.snippets import SNIPPET_CHARACTERS, make_snippet
+
+FILLER = "lorem ipsum dolor sit amet " * 60
+
+
+@pytest.mark.parametrize(
+    ("query", "planted"),
+    [
+        ("deploy script", "the deploy script broke"),
+        ("deployment", "we deployed it on Friday"),
+        ("cafe", "un café noir"),
+        ("café", "un cafe\u0301 noir"),
+        ("部署", "今天讨论了部署方案"),
+        ("部署方案的讨论", "今天讨论了部署方案"),
+        ("user_store.py", "see src/app/user_store.py now"),
+        ("(foo|bar)*", "a bar stool"),
+    ],
+)
+def test_the_words_asked_for_are_shown(query: str, planted: str) -> None:
+    snippet = make_snippet(query, f"{FILLER}{planted} {FILLER}")
+    assert planted in snippet
+    assert snippet.startswith("…")
+    assert snippet.endswith("…")
+
+
+def test_the_window_with_most_different_words_wins() -> None:
+    text = f"parser {FILLER} the parser error of the lexer {FILLER} error"
+    assert "parser error of the lexer" in make_snippet("lexer parser error", text)
+
+
+def test_a_short_text_is_shown_whole_and_one_without_the_words_from_its_beginning() -> None:
+    assert make_snippet("x", "  short\n\ntext ") == "short text"
+    assert make_snippet("absent", FILLER).startswith("lorem ipsum")
+
+
+@given(query=st.text(max_size=60), text=st.text(max_size=2000))
+def test_a_snippet_is_never_longer_than_it_may_be(query: str, text: str) -> None:
+    assert len(make_snippet(query, text)) <= SNIPPET_CHARACTERS
+
+
+@given(st.text(alphabet="ab \u0130\u00df\ufb01\u0301部", max_size=900))
+def test_a_snippet_is_made_of_the_text(text: str) -> None:
+    snippet = make_snippet("ab 部", text).strip("…")
+    assert snippet in " ".join(text.split())

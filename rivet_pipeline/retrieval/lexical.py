@@ -30,8 +30,11 @@ MAX_TERMS = 64
 #: Words beyond those that select alone, whose pairs select.
 _PAIRED = 4
 
-#: Rows that one clause may match before it is cut to the newest part of the store: reading more costs too long.
+#: Rows that one question may match before only the newest part of the store is asked: reading more takes too long.
 _MOST_MATCHES = 20_000
+
+#: The share of rows not counted yet beyond which the lexicon's figures say too little to plan with.
+_BEHIND = 0.25
 
 #: Words that stand together do so more often than chance says; a guess, only to plan with.
 _TOGETHER = 4.0
@@ -66,6 +69,8 @@ class ParsedQuery:
     lexemes: tuple[str, ...]
     #: The query's words one after the other, a tsquery; '' when there are none.
     phrase: str
+    #: About how many rows there are, counted in the lexicon or not.
+    rows: int
     documents: int
     mean_length: float | None
 
@@ -91,7 +96,8 @@ def parse_query(connection: Connection, query: str) -> ParsedQuery:
         {"query": query, "most": 4 * MAX_TERMS},
     ).fetchall()
     head = connection.execute(
-        """SELECT c.documents, c.total_length,
+        """SELECT c.documents, c.total_length, c.last_message_seq AS counted_to,
+                  coalesce((SELECT max(seq) FROM ros_messages), 0) AS newest,
                   phraseto_tsquery('pg_catalog.english', ros_split(ros_fold(left(%s, 8000))))::text AS phrase
            FROM ros_corpus AS c""",
         [query],
@@ -99,17 +105,36 @@ def parse_query(connection: Connection, query: str) -> ParsedQuery:
     assert head is not None  # the migration puts the one row there
     documents = int(head["documents"])
     frequency = {str(row["term"]): float(row["df"]) for row in rows}
-    terms = _terms(query, frequency, documents)
+    rows_there = max(documents, int(head["newest"]))
+    behind = int(head["newest"]) - int(head["counted_to"])
+    if behind > 0:
+        unknown = [term for term, df in frequency.items() if df == 0 or behind > _BEHIND * documents]
+        frequency |= _count_now(connection, unknown)
+    terms = _terms(query, frequency, rows_there)
     return ParsedQuery(
         terms=tuple(terms[:MAX_TERMS]),
         lexemes=tuple(frequency),
         phrase=str(head["phrase"]),
+        rows=rows_there,
         documents=documents,
         mean_length=head["total_length"] / documents if documents else None,
     )
 
 
-def _terms(query: str, frequency: dict[str, float], documents: int) -> list[Term]:
+def _count_now(connection: Connection, terms: list[str]) -> dict[str, float]:
+    """In how many messages each term stands, asked of the index; it counts no further than what makes a word common."""
+    rows = connection.execute(
+        """SELECT t.term, (
+               SELECT count(*) FROM (
+                   SELECT 1 FROM ros_messages AS m WHERE m.content_tsv @@ t.query::tsquery LIMIT %(most)s) AS f) AS df
+           FROM unnest(%(terms)s::text[], %(queries)s::text[]) AS t (term, query)""",
+        {"terms": terms, "queries": [_quote(term) for term in terms], "most": PROFILE.candidates + 1},
+        prepare=False,
+    ).fetchall()
+    return {row["term"]: float(row["df"]) for row in rows}
+
+
+def _terms(query: str, frequency: dict[str, float], rows: int) -> list[Term]:
     paired: set[str] = set()
     pairs: dict[str, float] = {}
     for run in _CJK_RUN.findall(unicodedata.normalize("NFKC", query)):
@@ -117,7 +142,7 @@ def _terms(query: str, frequency: dict[str, float], documents: int) -> list[Term
             if first in frequency and second in frequency:
                 paired |= {first, second}
                 rarer, other = sorted((frequency[first], frequency[second]))
-                by_chance = rarer * other / documents if documents else 0.0
+                by_chance = rarer * other / max(rows, 1)
                 pairs[f"({_quote(first)} <-> {_quote(second)})"] = min(rarer, _TOGETHER * by_chance)
     terms = [Term(term, _quote(term), df, False) for term, df in frequency.items() if term not in paired]
     terms += [Term(pair, pair, df, True) for pair, df in pairs.items()]
@@ -145,7 +170,7 @@ def _selectors(parsed: ParsedQuery, *, literal: bool, budget: int) -> list[_Sele
     clauses = [term.query for term in rare]
     for index, first in enumerate(common[:_PAIRED]):
         for second in common[index + 1 : _PAIRED]:
-            together = _TOGETHER * first.df * second.df / max(parsed.documents, 1)
+            together = _TOGETHER * first.df * second.df / max(parsed.rows, 1)
             if expected + together <= budget:
                 clauses.append(f"({first.query} & {second.query})")
                 expected += together
@@ -155,9 +180,9 @@ def _selectors(parsed: ParsedQuery, *, literal: bool, budget: int) -> list[_Sele
     if len(common) > 1:
         share = 1.0
         for term in common:
-            share *= min(1.0, term.df / max(parsed.documents, 1))
+            share *= min(1.0, term.df / max(parsed.rows, 1))
         every = " & ".join(term.query for term in common)
-        plan.append(_Selector(every, min(common[0].df, _TOGETHER * share * parsed.documents)))
+        plan.append(_Selector(every, min(common[0].df, _TOGETHER * share * parsed.rows)))
     plan += [_Selector(term.query, term.df) for term in common]
     return plan
 
@@ -213,7 +238,6 @@ def _match(
     values = filter_values(request) | {
         "selector": selector.query,
         "cutoff": _cutoff(connection, source, selector, parsed, profile),
-        "most": _MOST_MATCHES,
         "budget": profile.candidates,
     }
     # A plan made for one set of values is wrong for another (a filter, a rare word), hence never a prepared one.
@@ -227,9 +251,9 @@ def _cutoff(
     connection: Connection, source: Source, selector: _Selector, parsed: ParsedQuery, profile: Profile
 ) -> datetime | None:
     """For a question that matches too much: a time since when about the budget of rows match."""
-    if source == "summary" or selector.expected <= _MOST_MATCHES or parsed.documents <= 0:
+    if source == "summary" or selector.expected <= _MOST_MATCHES:
         return None
-    rows = int(2 * profile.candidates * parsed.documents / selector.expected)
+    rows = int(2 * profile.candidates * parsed.rows / selector.expected)
     row = connection.execute(
         "SELECT created_at FROM ros_messages ORDER BY created_at DESC, seq DESC OFFSET %s LIMIT 1", [rows]
     ).fetchone()

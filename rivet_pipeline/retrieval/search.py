@@ -69,7 +69,7 @@ def search(
     `embed_query` gives the query's vector of the model that serves (`vector.serving_model`); None, a `ModelError` from
     it or a vector of another width leave the semantic part out, and `degraded` says so. `limit` is cut to 1 to 50;
     times are aware. An answer without hits says why in `reason`. Database errors are raised, never turned into an
-    empty answer.
+    empty answer. Inside a transaction of the caller's the planner settings of a search stay until that one ends.
     """
     now = now or datetime.now(UTC)
     request = replace(request, limit=max(MIN_LIMIT, min(MAX_LIMIT, request.limit)), query=request.query.strip())

@@ -162,6 +162,28 @@ def test_common_words_alone_still_find(connection: Connection) -> None:
     assert "file7" in response.hits[0].content
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_of_many_rows_with_a_common_word_the_newest_are_taken(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, counted: bool
+) -> None:
+    monkeypatch.setattr(lexical, "_MOST_MATCHES", 20)
+    for number in range(100):
+        add_message(connection, f"error number {number}", age_days=100 - number)
+    newest = add_message(connection, "error zeugma")
+    if counted:
+        refresh_lexicon(connection)
+    profile = replace(scoring.PROFILE, candidates=5)
+    for query in ("error", "error zeugma"):
+        response = search(
+            connection, SearchRequest(query, mode="fts", limit=3), embed_query=None, now=NOW, profile=profile
+        )
+        assert newest in ids(response.hits), query
+        assert len(response.hits) == 3
+        assert all(hit.created_at > NOW - timedelta(days=10) for hit in response.hits), query
+    old = SearchRequest("error", mode="fts", limit=3, before=NOW - timedelta(days=98))
+    assert len(search(connection, old, embed_query=None, now=NOW, profile=profile).hits) == 2
+
+
 def test_a_rare_word_selects_and_common_ones_only_score(connection: Connection) -> None:
     for number in range(60):
         add_message(connection, f"error in the parser {number}")

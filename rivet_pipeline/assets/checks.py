@@ -3,8 +3,6 @@
 See https://docs.dagster.io/guides/test/asset-checks
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 

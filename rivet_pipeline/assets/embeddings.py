@@ -1,7 +1,5 @@
 """The embedding assets: vectors of messages and of summaries, one model beside the other in `ros_embeddings`."""
 
-from __future__ import annotations
-
 import dagster as dg
 
 from rivet_pipeline.assets.messages import messages

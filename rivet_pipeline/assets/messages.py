@@ -3,8 +3,6 @@
 It writes no message. See https://docs.dagster.io/guides/build/assets/defining-assets
 """
 
-from __future__ import annotations
-
 import dagster as dg
 
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of

@@ -1,7 +1,5 @@
 """The assets that retrieval reads: the corpus statistics of BM25."""
 
-from __future__ import annotations
-
 import time
 
 import dagster as dg

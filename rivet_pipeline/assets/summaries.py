@@ -1,7 +1,5 @@
 """The summary tree as assets: leaves of messages, branches of leaves, roots of branches."""
 
-from __future__ import annotations
-
 import dagster as dg
 
 from rivet_pipeline.assets.messages import messages

@@ -3,8 +3,6 @@
 See https://docs.dagster.io/guides/build/jobs/asset-jobs
 """
 
-from __future__ import annotations
-
 import dagster as dg
 
 from rivet_pipeline.db.event_log import trim_event_log

@@ -3,8 +3,6 @@
 See https://docs.dagster.io/guides/automate/schedules
 """
 
-from __future__ import annotations
-
 import dagster as dg
 
 from rivet_pipeline.assets.resources import StoreResource

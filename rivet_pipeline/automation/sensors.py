@@ -4,8 +4,6 @@ No cursor and no run key: the rows say what is left, so nothing is lost when a t
 See https://docs.dagster.io/guides/automate/sensors
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import dagster as dg

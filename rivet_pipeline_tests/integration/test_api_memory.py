@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -13,9 +14,12 @@ import httpx
 import pytest
 
 from rivet_pipeline.db.embedded import EmbeddedServer
-from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.db.pool import Connection, Pool, connect
+from rivet_pipeline.embedding.embed import embed_messages, embed_summaries
+from rivet_pipeline.models.embedder import WordLlamaEmbedder
 from rivet_pipeline.settings import Settings
 from rivet_pipeline_tests.api_server import module_store, running_api
+from rivet_pipeline_tests.integration.memory_rows import add_summary
 
 WORDS = {
     "e1": ("user", "Where should the sessions live, in Redis or in Postgres?", "2026-03-08T06:59:59Z"),
@@ -225,6 +229,32 @@ def test_health_is_ok_while_work_waits_and_degraded_by_failures(client: httpx.Cl
     )
     worse = get(client, "health")
     assert (worse["status"], worse["failures"]["content"], worse["failures"]["givenUp"]) == ("degraded", 1, 1)
+
+
+def test_what_is_embedded_is_found_by_meaning_and_summaries_stand_in_the_same_list(
+    client: httpx.Client, connection: Connection, pool: Pool
+) -> None:
+    row = connection.execute("SELECT id FROM ros_conversations").fetchone()
+    assert row is not None
+    summary = add_summary(
+        connection,
+        "Sessions were moved into Postgres.",
+        conversation=row["id"],
+        earliest=datetime(2026, 3, 8, 6, 59, 59, tzinfo=UTC),
+        latest=datetime(2026, 3, 8, 7, 0, tzinfo=UTC),
+        agents=["claude-code"],
+    )
+    assert embed_messages(pool, WordLlamaEmbedder(), days=None).rows == 4
+    assert embed_summaries(pool, WordLlamaEmbedder(), days=None).rows == 1
+    body = get(client, "search", q="which database holds user logins", mode="vector", explain="true")
+    assert body["degraded"] is None
+    assert max(hit["parts"]["semantic"] for hit in body["results"]) > 0
+    both = get(client, "search", q="sessions Postgres")["results"]
+    assert {hit["source"] for hit in both} == {"message", "summary"}
+    found = next(hit for hit in both if hit["source"] == "summary")
+    assert (found["id"], found["kind"], found["role"], found["messageCount"]) == (str(summary), "leaf", None, 3)
+    assert (found["earliestAt"], found["createdAt"]) == ("2026-03-08T06:59:59Z", "2026-03-08T07:00:00Z")
+    assert get(client, "stats")["figures"]["embeddings"]["coverage"] == 1.0
 
 
 class _Broken(BaseHTTPRequestHandler):

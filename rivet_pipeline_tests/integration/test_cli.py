@@ -24,6 +24,7 @@ from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.transcripts.ingest import write_batch
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
 from rivet_pipeline_tests.api_server import running_api
+from rivet_pipeline_tests.integration.memory_rows import add_summary
 
 HOSTILE = "sessions \x1b[31m\x1b]0;title\x07 [red]markup[/red] [/] \u202egnp.exe \x9b2J end"
 
@@ -126,6 +127,13 @@ def test_each_command_explains_itself_with_an_example(run: Run, command: str) ->
         assert "--json" in ran.out
 
 
+@pytest.mark.parametrize("command", ["up", "import"])
+def test_every_command_loads(run: Run, command: str) -> None:
+    ran = run(command, "--help")
+    assert ran.code == 0
+    assert f"Usage: rivet {command}" in ran.out
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -189,6 +197,20 @@ def test_search_shows_hits_with_their_time_in_the_zone(run: Run, filled: Connect
     assert "text 1.00 · semantic" in ran.out
     assert "nothing is embedded yet" in ran.err
     assert filled.execute("SELECT count(*) AS n FROM ros_access").fetchone() == {"n": 3}
+
+
+def test_a_summary_is_shown_with_its_period_and_kind(run: Run, connection: Connection) -> None:
+    add_summary(
+        connection,
+        "Sessions moved to Postgres.",
+        kind="branch",
+        agents=["codex"],
+        earliest=datetime(2026, 3, 7, 22, tzinfo=UTC),
+        latest=datetime(2026, 3, 8, 9, tzinfo=UTC),
+    )
+    heading = run("search", "sessions").out.splitlines()[0]
+    assert "2026-03-07 23:00 CET to 2026-03-08 10:00 CET" in heading
+    assert "branch summary of 3 messages, codex" in heading
 
 
 def test_search_as_json_has_the_shape_of_the_api(run: Run, filled: Connection) -> None:

@@ -47,6 +47,13 @@ class StageReport:
     model: str | None = None
     days: dict[date, DayReport] = field(default_factory=lambda: defaultdict(DayReport))
 
+    def add(self, other: StageReport) -> None:
+        """Counts another pass of the same stage in."""
+        for day, found in other.days.items():
+            mine = self.days[day]
+            for name in DayReport.__dataclass_fields__:
+                setattr(mine, name, getattr(mine, name) + getattr(found, name))
+
     @property
     def rows(self) -> int:
         """Rows written in all days together."""

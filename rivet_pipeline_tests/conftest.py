@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +19,20 @@ _numbers = itertools.count(1)
 _TEMPLATE = "rivetos_template"
 
 
+def _memory() -> str | None:
+    """A folder in memory when there is a roomy one: making a database a test is three times as quick there."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 * 1024**3
+    return str(memory) if roomy else None
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedServer]:
     """A running embedded server in a folder of its own, stopped and removed at the end."""
-    with tempfile.TemporaryDirectory(prefix="rivet-pg-", ignore_cleanup_errors=True) as folder:
-        embedded = EmbeddedServer(Path(folder) / "postgres")
+    with tempfile.TemporaryDirectory(prefix="rivet-pg-", dir=_memory(), ignore_cleanup_errors=True) as folder:
+        # Nobody cuts this machine's power during a test, and a database a test is made and dropped.
+        careless = {"fsync": "off", "full_page_writes": "off", "wal_level": "minimal", "max_wal_senders": "0"}
+        embedded = EmbeddedServer(Path(folder) / "postgres", settings=careless)
         embedded.start()
         try:
             with connect(embedded.url("postgres")) as connection:

@@ -7,7 +7,7 @@ from rivet_pipeline.assets.partitions import backfill_policy, conversation_days,
 from rivet_pipeline.assets.reporting import materialized
 from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.settings import get_settings
-from rivet_pipeline.summaries.compact import summarize_branches, summarize_leaves, summarize_roots
+from rivet_pipeline.summaries.compact import refine_level
 from rivet_pipeline.summaries.factory import summarizer_name
 from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
 
@@ -29,8 +29,8 @@ _MODEL_VERSION = f"{SUMMARY_PIPELINE_VERSION}/{summarizer_name(get_settings())}"
 def leaf_summaries(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
 ) -> dg.MaterializeResult[None]:
-    """Summarises the messages of the run's days that no leaf covers, as far as they are due."""
-    report = summarize_leaves(store.pool, days=days_of(context.partition_keys), summarizer=models.summarizer)
+    """Redoes stale leaves of the run's days, then summarises the messages that no leaf covers, where due."""
+    report = refine_level(store.pool, "leaf", days=days_of(context.partition_keys), summarizer=models.summarizer)
     return materialized(context, report)
 
 
@@ -48,8 +48,8 @@ def leaf_summaries(
 def branch_summaries(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
 ) -> dg.MaterializeResult[None]:
-    """Summarises the leaves of the run's days that have no branch, as far as they are due."""
-    report = summarize_branches(store.pool, days=days_of(context.partition_keys), summarizer=models.summarizer)
+    """Redoes stale branches, then summarises the leaves that have no branch, as far as they are due."""
+    report = refine_level(store.pool, "branch", days=days_of(context.partition_keys), summarizer=models.summarizer)
     return materialized(context, report)
 
 
@@ -67,6 +67,6 @@ def branch_summaries(
 def root_summaries(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
 ) -> dg.MaterializeResult[None]:
-    """Summarises the branches of the run's days that have no root, as far as they are due."""
-    report = summarize_roots(store.pool, days=days_of(context.partition_keys), summarizer=models.summarizer)
+    """Redoes stale roots, then summarises the branches that have no root, as far as they are due."""
+    report = refine_level(store.pool, "root", days=days_of(context.partition_keys), summarizer=models.summarizer)
     return materialized(context, report)

@@ -16,7 +16,8 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -48,6 +49,8 @@ class EmbeddedServer:
     """A server over one data folder. It outlives the process that started it until `stop` is called."""
 
     data: Path
+    #: Server settings of the caller's, over ours.
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def log(self) -> Path:
@@ -80,7 +83,7 @@ class EmbeddedServer:
         self._prepare_folders()
         if not (self.data / "PG_VERSION").exists():
             self._init()
-        options = " ".join(f"-c {name}='{value}'" for name, value in _SERVER_SETTINGS.items())
+        options = " ".join(f"-c {name}='{value}'" for name, value in {**_SERVER_SETTINGS, **self.settings}.items())
         result = self._server_tool(
             "pg_ctl",
             "-D",

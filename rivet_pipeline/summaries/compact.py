@@ -98,6 +98,22 @@ def resummarize(
     return reports
 
 
+def refine_level(
+    pool: Pool,
+    kind: Kind,
+    *,
+    days: Sequence[date] | None,
+    summarizer: Summarizer,
+    version: int = SUMMARY_PIPELINE_VERSION,
+) -> StageReport:
+    """Brings one level of the tree up to date: redoes what is stale, then makes what is due. One report of both."""
+    report = StageReport(STAGE_OF[kind], model=summarizer.model)
+    for redone in resummarize(pool, days=days, summarizer=summarizer, kinds=[kind], version=version):
+        report.add(redone)
+    report.add(_pass(pool, kind, days, summarizer, version))
+    return report
+
+
 def _pass(pool: Pool, kind: Kind, days: Sequence[date] | None, summarizer: Summarizer, version: int) -> StageReport:
     with pool.connection() as connection:
         work = _Work(connection, kind, summarizer, version)

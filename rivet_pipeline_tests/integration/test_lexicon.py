@@ -77,20 +77,19 @@ def test_two_at_once_count_once(pool: Pool) -> None:
 
 def test_a_row_of_an_open_transaction_is_not_stepped_over(database_url: str) -> None:
     with connect(database_url) as slow, connect(database_url) as quick, connect(database_url) as refresher:
+        slow.execute("BEGIN")
         add_message(slow, "dunlin written first, committed last")
         add_message(quick, "dunlin committed first")
-        quick.commit()
         finished = threading.Event()
 
         def run() -> None:
             refresh_lexicon(refresher)
-            refresher.commit()
             finished.set()
 
         thread = threading.Thread(target=run)
         thread.start()
         time.sleep(0.3)
         assert not finished.is_set()
-        slow.commit()
+        slow.execute("COMMIT")
         thread.join(timeout=20)
         assert _df(refresher, "dunlin") == 2

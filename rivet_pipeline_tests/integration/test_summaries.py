@@ -362,10 +362,14 @@ def test_a_service_that_is_down_is_asked_once_a_pass(connection: Connection, poo
         assert (len(server.asked), report.model_calls, report.failures) == (1, 1, 1)
         wait = "SELECT next_attempt_at > now() + interval '800 seconds' FROM ros_failures"
         assert rows(connection, wait) == [True]
-        # The others are still pending: what failed there was the service, not they.
-        assert pending(connection) == [("leaf_summaries", 2)]
+        # What failed was the service: the stage rests as a whole, and nothing is asked until its time comes.
+        assert pending(connection) == []
+        assert summarize_leaves(pool, days=None, summarizer=chat(server)).model_calls == 0
+        try_again_now(connection)
+        assert pending(connection) == [("leaf_summaries", 3)]
         server.script = lambda _: says(GOOD)
-        assert summarize_leaves(pool, days=None, summarizer=chat(server)).rows == 2
+        assert summarize_leaves(pool, days=None, summarizer=chat(server)).rows == 3
+        assert rows(connection, "SELECT count(*) FROM ros_failures") == [0]
 
 
 def test_one_bad_conversation_does_not_stop_the_others(connection: Connection, pool: Pool) -> None:
@@ -477,9 +481,7 @@ def test_a_failing_redo_keeps_the_older_text(connection: Connection, pool: Pool)
         assert len(server.asked) == 1
     assert rows(connection, "SELECT content FROM ros_summaries ORDER BY seq") == older
     assert rows(connection, "SELECT count(*) FROM ros_summary_revisions") == [0]
-    assert rows(connection, "SELECT item FROM ros_failures") == [
-        str(id_) for id_ in rows(connection, "SELECT id FROM ros_summaries WHERE kind = 'leaf' ORDER BY seq LIMIT 1")
-    ]
+    assert rows(connection, "SELECT item FROM ros_failures") == ["service"]
 
 
 def test_a_late_tool_result_makes_its_leaf_and_branch_stale(connection: Connection, pool: Pool) -> None:

@@ -32,7 +32,7 @@ from rivet_pipeline.cli.processes import (
 )
 from rivet_pipeline.db.pending import PendingDay, pending_days
 from rivet_pipeline.db.pool import Connection, connect, open_pool
-from rivet_pipeline.db.store import dagster_url, embedded_server, prepare, prepare_dagster, store_url
+from rivet_pipeline.db.store import dagster_url, embedded_server, prepare, prepare_dagster, stop_unless_used, store_url
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.retrieval.lexicon import is_due
 from rivet_pipeline.settings import Settings, get_settings
@@ -146,8 +146,8 @@ def _store(settings: Settings, console: Console) -> Iterator[str]:
         prepare_dagster(settings)
         yield store_url(settings)
     finally:
-        if server is not None:
-            server.stop()
+        if server is not None and not stop_unless_used(server):
+            console.print("Postgres keeps running: another program is still connected to it.")
 
 
 def _import_demo(settings: Settings, url: str, console: Console) -> None:

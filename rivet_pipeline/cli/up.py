@@ -78,7 +78,7 @@ class Home:
         """Makes the folders. Raises `RivetError` when the place can not be written."""
         try:
             for folder in (self.root, self.logs, self.run, self.dagster):
-                folder.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             probe = self.run / "writable"
             probe.write_text("")
             probe.unlink()

@@ -37,6 +37,7 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.import_rate
+	$(BIN)/python -m benchmarks.capture_rate
 	$(BIN)/python -m benchmarks.search_latency
 	$(BIN)/python -m benchmarks.embedding_rate
 

@@ -124,7 +124,8 @@ def _flush(resources: Resources) -> None:
         _log.warning("accesses wait for the store: %s", " ".join(str(error).split()))
 
 
-def _resources(request: Request) -> Resources:
+async def _resources(request: Request) -> Resources:
+    # A coroutine, although it waits for nothing: FastAPI sends a plain function to a thread.
     resources = request.app.state.resources
     assert isinstance(resources, Resources)
     return resources

@@ -7,13 +7,16 @@ same rows. Reading files and speaking HTTP do not belong here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from psycopg import Cursor
 from psycopg.pq import TransactionStatus
+from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from rivet_pipeline.db.pool import Connection
@@ -29,6 +32,10 @@ CAPTURE_CAP = 16_000
 CLOCK_SKEW = timedelta(minutes=5)
 
 _MAX_TITLE = 500
+
+#: Up to this many items a batch is sent as a pipeline of statements, which saves waiting for each answer. The rows of a
+#: larger one go by COPY, which costs less a row and can not be part of a pipeline.
+_PIPELINED_ITEMS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +101,19 @@ def write_batch(
         raise RuntimeError("write_batch commits: it needs a connection without an open transaction")
     moment = now or datetime.now(UTC)
     session = _clean_session(session, items)
-    with connection.transaction():
+    times = _Clock(moment)
+    pipelined = len(items) <= _PIPELINED_ITEMS
+    with connection.pipeline() if pipelined else nullcontext(), connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [session.session_key])
-        times = _Clock(moment)
-        conversation_id, last_time = _upsert_conversation(connection, session, items, first_day, times)
+        conversation = _upsert_conversation(connection, session, items, first_day, times)
+        present = _look_up(connection, session, _wanted_ids(items))
+        conversation_id, last_time = _found_conversation(conversation)
         rows = [_row(item, times.place(item, last_time), cap) for item in items]
-        plan = _plan(rows, items, _stored(connection, conversation_id, rows))
-        _insert(connection, conversation_id, session, plan.inserts.values())
+        stored = _found_rows(present)
+        if clashes := _possible_clashes(rows, items, stored):
+            stored |= _found_rows(_look_up(connection, session, clashes))
+        plan = _plan(rows, items, stored)
+        _insert(connection, conversation_id, session, plan.inserts.values(), copy=not pipelined)
         _fill(connection, conversation_id, plan.fills)
         _touch(connection, conversation_id, plan, moment, finalize=finalize)
     return WriteResult(conversation_id, new=len(plan.inserts), known=plan.known, filled=len(plan.fills))
@@ -153,14 +166,14 @@ def _upsert_conversation(
     items: Sequence[MessageRecord | ToolResult],
     first_day: date,
     clock: _Clock,
-) -> tuple[UUID, datetime | None]:
-    """The conversation's id and the time of its last message (None when it is new).
+) -> Cursor[DictRow]:
+    """Makes the conversation, or merges what the session says into it; its answer is read by `_found_conversation`.
 
     Its day is set here once: that of the earliest message, kept between the first partition and today.
     """
     began = clock.first(items).astimezone(UTC)
     day = min(max(began.date(), first_day), clock.now.astimezone(UTC).date())
-    row = connection.execute(
+    return connection.execute(
         """
         INSERT INTO ros_conversations
             (session_key, agent, channel, title, settings, task_id, day, created_at, updated_at)
@@ -182,7 +195,12 @@ def _upsert_conversation(
             "day": day,
             "began": began,
         },
-    ).fetchone()
+    )
+
+
+def _found_conversation(answer: Cursor[DictRow]) -> tuple[UUID, datetime | None]:
+    """The conversation's id and the time of its last message (None when it is new)."""
+    row = answer.fetchone()
     assert row is not None
     return row["id"], row["updated_at"] if row["revision"] else None
 
@@ -233,20 +251,50 @@ def _clash_id(row: _Row) -> str:
     return clean_event_id(f"{row.event_id[:180]}#{digest[:16]}")
 
 
-def _stored(connection: Connection, conversation_id: UUID, rows: Sequence[_Row]) -> dict[str, _Stored]:
-    wanted = {row.event_id for row in rows} | {_clash_id(row) for row in rows}
-    wanted |= {_result_id(row.event_id) for row in rows}
-    found = connection.execute(
+def _wanted_ids(items: Sequence[MessageRecord | ToolResult]) -> set[str]:
+    """The event ids under which the items, or parts of them, may stand in the store already."""
+    wanted = {clean_event_id(item.event_id) for item in items}
+    return wanted | {_result_id(clean_event_id(item.event_id)) for item in items if isinstance(item, ToolResult)}
+
+
+def _look_up(connection: Connection, session: SessionRecord, event_ids: Collection[str]) -> Cursor[DictRow]:
+    """Asks for what stands under these ids; read by `_found_rows`. Needs no answer of the statements before it."""
+    return connection.execute(
         """
         SELECT event_id, md5(role || E'\\n' || content) AS digest, tool_result IS NULL AS awaits_result,
                coalesce(metadata ->> 'truncated', '') = 'true' AS truncated, content = '' AS empty
-        FROM ros_messages WHERE conversation_id = %s AND event_id = ANY(%s)
+        FROM ros_messages
+        WHERE conversation_id = (
+                  SELECT id FROM ros_conversations WHERE session_hash = md5(%s)::uuid AND agent = %s)
+          AND event_id = ANY(%s)
         """,
-        [conversation_id, list(wanted)],
-    ).fetchall()
+        [session.session_key, session.agent, list(event_ids)],
+    )
+
+
+def _found_rows(answer: Cursor[DictRow]) -> dict[str, _Stored]:
     return {
-        row["event_id"]: _Stored(row["digest"], row["awaits_result"], row["truncated"], row["empty"]) for row in found
+        row["event_id"]: _Stored(row["digest"], row["awaits_result"], row["truncated"], row["empty"]) for row in answer
     }
+
+
+def _possible_clashes(
+    rows: Sequence[_Row], items: Sequence[MessageRecord | ToolResult], stored: Mapping[str, _Stored]
+) -> set[str]:
+    """The ids of rows that may have to be kept beside another one: their own id is taken, perhaps by other words."""
+    clashes: set[str] = set()
+    taken: set[str] = set()
+    for row, item in zip(rows, items, strict=True):
+        if isinstance(item, ToolResult):
+            taken.add(_result_id(row.event_id))
+        else:
+            there = stored.get(row.event_id)
+            if row.event_id in taken or (there is not None and not _says_the_same(row, there)):
+                clash = _clash_id(row)
+                clashes.add(clash)
+                taken.add(clash)
+        taken.add(row.event_id)
+    return clashes
 
 
 def _plan(rows: Sequence[_Row], items: Sequence[MessageRecord | ToolResult], stored: Mapping[str, _Stored]) -> _Plan:
@@ -269,18 +317,23 @@ def _plan_message(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None
         same = _digest(pending.role, pending.content) == _digest(row.role, row.content)
     else:
         assert there is not None
-        same = (
-            there.truncated
-            or bool(row.metadata.get("truncated"))
-            or row.content == ""
-            or there.digest == _digest(row.role, row.content)
-        )
+        same = _says_the_same(row, there)
     if not same:
         _plan_clash(plan, row, stored)
     elif row.tool_result is not None:
         _plan_fill(plan, row, stored)
     else:
         plan.known += 1
+
+
+def _says_the_same(row: _Row, there: _Stored) -> bool:
+    """Whether a row repeats one that is stored; a text that was cut, or left out, is not held against it."""
+    return (
+        there.truncated
+        or bool(row.metadata.get("truncated"))
+        or row.content == ""
+        or there.digest == _digest(row.role, row.content)
+    )
 
 
 def _plan_result(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
@@ -319,28 +372,44 @@ def _plan_clash(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
     plan.inserts[clash] = row
 
 
-def _insert(connection: Connection, conversation_id: UUID, session: SessionRecord, rows: Iterable[_Row]) -> None:
-    statement = """
-        COPY ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args, tool_result,
-                           metadata, created_at) FROM STDIN
-    """
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        for row in rows:
-            copy.write_row(
-                (
-                    conversation_id,
-                    row.event_id,
-                    session.agent,
-                    session.channel,
-                    row.role,
-                    row.content,
-                    row.tool_name,
-                    None if row.tool_args is None else Jsonb(row.tool_args),
-                    row.tool_result,
-                    Jsonb(row.metadata),
-                    row.created_at,
-                )
-            )
+_COPY = """
+    COPY ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args, tool_result,
+                       metadata, created_at) FROM STDIN
+"""
+_INSERT = """
+    INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args,
+                              tool_result, metadata, created_at)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+
+def _insert(
+    connection: Connection, conversation_id: UUID, session: SessionRecord, rows: Collection[_Row], *, copy: bool
+) -> None:
+    values = (
+        (
+            conversation_id,
+            row.event_id,
+            session.agent,
+            session.channel,
+            row.role,
+            row.content,
+            row.tool_name,
+            None if row.tool_args is None else Jsonb(row.tool_args),
+            row.tool_result,
+            Jsonb(row.metadata),
+            row.created_at,
+        )
+        for row in rows
+    )
+    with connection.cursor() as cursor:
+        if copy:
+            with cursor.copy(_COPY) as stream:
+                for value in values:
+                    stream.write_row(value)
+        else:
+            for value in values:
+                cursor.execute(_INSERT, value)
 
 
 def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tuple[str, dict[str, Any]]]) -> None:

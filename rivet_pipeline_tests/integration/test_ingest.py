@@ -107,6 +107,31 @@ def test_one_id_with_two_contents_keeps_both(connection: Connection) -> None:
     assert sorted(row["content"] for row in rows(connection)) == ["first", "second"]
 
 
+# Small batches are sent as a pipeline of statements, large ones by COPY.
+@pytest.mark.parametrize("size", [2, 40])
+def test_a_batch_of_any_size_keeps_each_words_once(connection: Connection, size: int) -> None:
+    first = [message(number) for number in range(size)]
+    others = [message(number, f"other words {number}") for number in range(size)]
+    both = write(connection, *first, *others)
+    again = write(connection, *first, *others)
+    one_by_one = [write(connection, item) for item in others]
+    assert (both.new, both.known) == (2 * size, 0)
+    assert (again.new, again.known) == (0, 2 * size)
+    assert [(result.new, result.known) for result in one_by_one] == [(0, 1)] * size
+    assert len({row["content"] for row in rows(connection)}) == 2 * size
+
+
+@pytest.mark.parametrize("size", [1, 2, 40])
+def test_a_refused_batch_leaves_nothing_and_the_connection_goes_on(connection: Connection, size: int) -> None:
+    write(connection, message(999, "before"))
+    refused = [message(number) for number in range(size - 1)] + [message(size, role="robot")]
+    with pytest.raises(psycopg.errors.CheckViolation):
+        write(connection, *refused, session=SessionRecord("test:refused", "opus", "test", title="Refused"))
+    assert [row["content"] for row in rows(connection)] == ["before"]
+    assert connection.execute("SELECT session_key FROM ros_conversations").fetchall() == [{"session_key": "test:one"}]
+    assert write(connection, message(1, "after")).new == 1
+
+
 def test_texts_are_capped_with_their_true_length(connection: Connection) -> None:
     text = "x" * (CAPTURE_CAP - 1) + "🚀 tail"
     write(connection, message(1, text, tool_result="y" * 20_000, tool_name="Read"), cap=CAPTURE_CAP)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.concurrency import run_in_threadpool
 
-from rivet_pipeline.api.dependencies import FromApp
+from rivet_pipeline.api.dependencies import FromApp, Resources
 from rivet_pipeline.api.models import CaptureAnswer, CaptureBatch
 from rivet_pipeline.api.problems import Refusal
 from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, write_batch
@@ -21,12 +22,17 @@ async def _json_only(request: Request) -> None:
 
 
 @router.post("/api/capture", summary="Store messages of one conversation", dependencies=[Depends(_json_only)])
-def capture(batch: CaptureBatch, resources: FromApp) -> CaptureAnswer:
+async def capture(batch: CaptureBatch, resources: FromApp) -> CaptureAnswer:
     """Stores a batch in one transaction. Once this answers, the messages are durable and can be found by their words.
 
     A message whose `event_id` is known is skipped, so a batch may be sent again at any time. A late `tool_result` is
     filled into its call.
     """
+    # A plain function would be run in a thread by FastAPI, and so would its answer's validation: two hops, not one.
+    return await run_in_threadpool(_store, batch, resources)
+
+
+def _store(batch: CaptureBatch, resources: Resources) -> CaptureAnswer:
     session = SessionRecord(
         session_key=batch.session_key,
         agent=batch.agent,

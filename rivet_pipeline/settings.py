@@ -18,7 +18,16 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 class Settings(BaseSettings):
     """The configuration of one process. Raises `pydantic.ValidationError` naming the variable on a bad value."""
 
-    model_config = SettingsConfigDict(extra="ignore", frozen=True, populate_by_name=True, env_ignore_empty=True)
+    # Fields can be given by name in code; without a prefix of their own the same names would be read from the
+    # environment too, where HOME and TIMEZONE mean something else.
+    model_config = SettingsConfigDict(
+        extra="ignore",
+        frozen=True,
+        populate_by_name=True,
+        env_prefix="RIVETOS_FIELD_",
+        env_ignore_empty=True,
+        validate_default=True,
+    )
 
     home: Annotated[Path, NoDecode] = Field(
         default=Path("~/.rivetos"),

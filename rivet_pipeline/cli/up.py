@@ -33,7 +33,7 @@ from rivet_pipeline.cli.processes import (
 )
 from rivet_pipeline.db.pending import PendingDay, pending_days
 from rivet_pipeline.db.pool import Connection, connect, open_pool
-from rivet_pipeline.db.store import dagster_url, embedded_server, prepare, prepare_dagster, store_url
+from rivet_pipeline.db.store import dagster_url, embedded_server, prepare, prepare_dagster, stop_unless_used, store_url
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.retrieval.lexicon import is_due
 from rivet_pipeline.settings import Settings, get_settings
@@ -79,7 +79,7 @@ class Home:
         """Makes the folders. Raises `RivetError` when the place can not be written."""
         try:
             for folder in (self.root, self.logs, self.run, self.dagster):
-                folder.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             probe = self.run / "writable"
             probe.write_text("")
             probe.unlink()
@@ -147,8 +147,8 @@ def _store(settings: Settings, console: Console) -> Iterator[str]:
         prepare_dagster(settings)
         yield store_url(settings)
     finally:
-        if server is not None:
-            server.stop()
+        if server is not None and not stop_unless_used(server):
+            console.print("Postgres keeps running: another program is still connected to it.")
 
 
 def _import_demo(settings: Settings, url: str, console: Console) -> None:

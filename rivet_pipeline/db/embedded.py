@@ -110,7 +110,8 @@ class EmbeddedServer:
 
     def _prepare_folders(self) -> None:
         try:
-            self.data.mkdir(parents=True, exist_ok=True)
+            self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.data.mkdir(exist_ok=True)
             self.data.chmod(0o700)
             if self.socket_dir != self.data:
                 self.socket_dir.mkdir(mode=0o700, exist_ok=True)

@@ -56,8 +56,7 @@ def connect(url: str, *, application_name: str = "rivet") -> Connection:
         raise explain(error) from error
     except psycopg.ProgrammingError as error:
         raise StoreUnavailableError(
-            f"RIVETOS_PG_URL is not a Postgres address ({' '.join(str(error).split())}); "
-            "write postgresql://user:password@host:5432/database"
+            "RIVETOS_PG_URL is not a Postgres address; write postgresql://user:password@host:5432/database"
         ) from error
     if connection.execute("SELECT to_regtype('halfvec') AS found").fetchone() != {"found": None}:
         register_vector(connection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -19,6 +20,9 @@ from rivet_pipeline.settings import Settings
 #: The database of the store on the embedded server; Dagster's own storage stands beside it.
 DATABASE = "rivetos"
 DAGSTER_DATABASE = "rivetos_dagster"
+
+#: Half seconds to wait for other clients before the server is left to them.
+_PATIENCE = 6
 
 
 def embedded_server(settings: Settings) -> EmbeddedServer:
@@ -49,7 +53,8 @@ def dagster_url(settings: Settings) -> str:
 def open_store(settings: Settings) -> Iterator[str]:
     """The migrated store's address, for the length of the block.
 
-    An embedded server that is not running is started, and stopped at the end again; one that runs is left alone.
+    An embedded server that is not running is started, and stopped at the end again unless somebody else has come to use
+    it; one that runs is left alone.
     Raises `StoreUnavailableError` with the action when the store can not be had.
     """
     server = embedded_server(settings) if settings.pg_url is None else None
@@ -59,7 +64,29 @@ def open_store(settings: Settings) -> Iterator[str]:
         yield store_url(settings)
     finally:
         if server is not None and started:
+            stop_unless_used(server)
+
+
+def stop_unless_used(server: EmbeddedServer) -> bool:
+    """Stops an embedded server when nobody is connected to it. Returns whether it is stopped."""
+    # A program that has just ended may hold its connection a moment longer.
+    for _ in range(_PATIENCE):
+        if not server.is_running() or not _has_other_clients(server):
             server.stop()
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def _has_other_clients(server: EmbeddedServer) -> bool:
+    try:
+        with connect(server.url("postgres"), application_name="rivet-stop") as connection:
+            row = connection.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            ).fetchone()
+            return row is not None
+    except StoreUnavailableError:
+        return False
 
 
 def prepare(settings: Settings) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline_tests.end_to_end.conftest import Up, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
@@ -176,6 +177,7 @@ def test_a_start_with_nothing_to_do_does_nothing_and_ctrl_c_stops_everything(up:
     up.wait_for("Ready after")
     assert counts(up) == before
     assert up.stop() == 0
+    assert not EmbeddedServer(up.home / "postgres").is_running()
     for address in (up.api, up.dagster):
         with pytest.raises(httpx.ConnectError):
             httpx.get(address, timeout=2)

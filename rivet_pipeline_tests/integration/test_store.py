@@ -1,0 +1,82 @@
+"""Opening and closing the store: who starts the embedded server, who stops it, and what goes wrong."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from rivet_pipeline.db.embedded import EmbeddedServer
+from rivet_pipeline.db.pool import connect
+from rivet_pipeline.db.store import dagster_url, embedded_server, open_store, prepare_dagster, store_url
+from rivet_pipeline.errors import StoreUnavailableError
+from rivet_pipeline.settings import Settings
+
+
+@pytest.fixture
+def settings() -> Iterator[Settings]:
+    with tempfile.TemporaryDirectory(prefix="rivet-home-", ignore_cleanup_errors=True) as folder:
+        made = Settings(home=Path(folder) / "a home with spaces")
+        yield made
+        embedded_server(made).stop()
+
+
+def test_the_server_is_started_migrated_and_stopped_and_keeps_its_data(settings: Settings) -> None:
+    with open_store(settings) as url, connect(url) as connection:
+        connection.execute("INSERT INTO ros_conversations (session_key, agent, day) VALUES ('k', 'a', '2026-01-01')")
+    assert not embedded_server(settings).is_running()
+    with open_store(settings) as url, connect(url) as connection:
+        assert connection.execute("SELECT count(*) AS n FROM ros_conversations").fetchone() == {"n": 1}
+
+
+def test_a_server_that_somebody_else_has_come_to_use_is_left_running(settings: Settings) -> None:
+    with open_store(settings) as url:
+        other = connect(url)
+    assert embedded_server(settings).is_running()
+    assert other.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+    other.close()
+
+
+def test_a_server_that_ran_before_is_not_stopped(settings: Settings) -> None:
+    assert embedded_server(settings).start()
+    assert not embedded_server(settings).start()
+    with open_store(settings):
+        pass
+    assert embedded_server(settings).is_running()
+
+
+def test_a_stale_pid_file_of_a_killed_server_does_not_matter(settings: Settings) -> None:
+    server = embedded_server(settings)
+    with open_store(settings):
+        pass
+    (server.data / "postmaster.pid").write_text(f"1\n{server.data}\n1\n5432\n{server.socket_dir}\n\n0 0\nready\n")
+    with open_store(settings) as url, connect(url) as connection:
+        assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+
+
+def test_only_its_owner_can_reach_the_server(settings: Settings) -> None:
+    with open_store(settings):
+        server = embedded_server(settings)
+        assert server.data.stat().st_mode & 0o077 == 0
+        assert server.socket_dir.stat().st_mode & 0o077 == 0
+
+
+def test_a_home_that_is_a_file_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    with pytest.raises(StoreUnavailableError, match="RIVETOS_HOME"):
+        EmbeddedServer(tmp_path / "home" / "postgres").start()
+
+
+def test_dagster_has_a_database_of_its_own_beside_the_store(database_url: str) -> None:
+    given = Settings(pg_url=SecretStr(database_url))
+    prepare_dagster(given)
+    prepare_dagster(given)
+    plain = dagster_url(given).replace("postgresql+psycopg2", "postgresql")
+    with connect(plain) as connection:
+        row = connection.execute("SELECT current_database() AS name").fetchone()
+    assert row is not None
+    assert row["name"].endswith("_dagster")
+    assert store_url(given) == database_url

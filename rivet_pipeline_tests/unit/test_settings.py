@@ -1,0 +1,46 @@
+"""The environment is read under the documented names and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from rivet_pipeline.settings import Settings
+
+
+def test_the_home_is_under_the_users_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RIVETOS_HOME", raising=False)
+    assert Settings().home == tmp_path / ".rivetos"
+
+
+def test_every_variable_is_documented_and_its_field_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, field in Settings.model_fields.items():
+        if field.validation_alias != name.upper():
+            monkeypatch.setenv(name.upper(), "nonsense")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    settings = Settings()
+    assert settings.home == Path("/home/somebody/.rivetos")
+    assert settings.timezone == "UTC"
+    assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RIVETOS_PG_URL", "")
+    assert Settings().pg_url is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("RIVETOS_API_PORT", "70000"), ("RIVETOS_TIMEZONE", "Mars/Olympus"), ("EXPECTED_DIMS", "x")]
+)
+def test_a_bad_value_names_its_variable(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ValidationError, match=variable):
+        Settings()
+
+
+def test_secrets_do_not_show() -> None:
+    settings = Settings.model_validate({"RIVETOS_PG_URL": "postgresql://u:secret@h/d", "RIVETOS_API_TOKEN": "secret"})
+    assert "secret" not in repr(settings)

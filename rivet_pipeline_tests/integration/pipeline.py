@@ -96,8 +96,10 @@ class Pipeline:
 
     def counts(self) -> Row:
         return self.rows(
-            """SELECT (SELECT count(*) FROM ros_messages) AS messages, (SELECT count(*) FROM ros_summaries) AS summaries,
-                      (SELECT count(*) FROM ros_embeddings) AS embeddings, (SELECT count(*) FROM ros_failures) AS failures,
+            """SELECT (SELECT count(*) FROM ros_messages) AS messages,
+                      (SELECT count(*) FROM ros_summaries) AS summaries,
+                      (SELECT count(*) FROM ros_embeddings) AS embeddings,
+                      (SELECT count(*) FROM ros_failures) AS failures,
                       (SELECT count(*) FROM ros_summary_revisions) AS revisions"""
         )[0]
 
@@ -108,7 +110,9 @@ class Pipeline:
         self.connection.execute("UPDATE ros_failures SET next_attempt_at = now() - interval '1 second'")
 
 
-def capture(connection: Connection, session: str = "test:1", *, count: int = 10, day: date = DAY, word: str = "") -> UUID:
+def capture(
+    connection: Connection, session: str = "test:1", *, count: int = 10, day: date = DAY, word: str = ""
+) -> UUID:
     """A conversation that began on a day, its messages a second apart."""
     began = datetime(day.year, day.month, day.day, 9, tzinfo=UTC)
     records = [

@@ -10,6 +10,7 @@ import pytest
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.stages import STAGES
+from rivet_pipeline.summaries import compact
 from rivet_pipeline_tests.integration.pipeline import DAY, Pipeline, capture, materializations
 
 NEXT = DAY + timedelta(days=1)
@@ -96,7 +97,9 @@ def test_a_poisonous_conversation_fails_alone_and_in_sight(pipeline: Pipeline) -
     pipeline.models.embedder.poison = "arsenic"
     result = pipeline.run(DAY)
     assert result.success
-    leaves = pipeline.rows("SELECT s.session_key FROM ros_summaries JOIN ros_conversations AS s ON s.id = conversation_id")
+    leaves = pipeline.rows(
+        "SELECT s.session_key FROM ros_summaries JOIN ros_conversations AS s ON s.id = conversation_id"
+    )
     assert leaves == [{"session_key": "test:good"}]
     assert materializations(result, "leaf_summaries")[str(DAY)]["failures"] == 1
     assert materializations(result, "message_embeddings")[str(DAY)]["failures"] == 10
@@ -147,7 +150,8 @@ def test_another_summarizer_redoes_its_day_and_keeps_the_older_texts(pipeline: P
     ]
     models = pipeline.rows(
         """SELECT c.day, array_agg(DISTINCT s.model) AS models
-           FROM ros_summaries AS s JOIN ros_conversations AS c ON c.id = s.conversation_id GROUP BY c.day ORDER BY c.day"""
+           FROM ros_summaries AS s JOIN ros_conversations AS c ON c.id = s.conversation_id
+           GROUP BY c.day ORDER BY c.day"""
     )
     assert models == [{"day": DAY, "models": ["other-1"]}, {"day": NEXT, "models": ["extractive-1"]}]
 
@@ -155,9 +159,8 @@ def test_another_summarizer_redoes_its_day_and_keeps_the_older_texts(pipeline: P
 def test_a_raised_version_redoes_exactly_what_is_older(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     capture(pipeline.connection, "test:1", count=10)
     pipeline.run(DAY)
-    from rivet_pipeline.summaries import compact
-
     defaults = compact.refine_level.__kwdefaults__
+    assert defaults is not None
     raised = defaults["version"] + 1
     monkeypatch.setitem(defaults, "version", raised)
     capture(pipeline.connection, "test:later", count=10)

@@ -20,12 +20,14 @@ FAULTS = {
         FROM ros_messages ORDER BY seq LIMIT 1""",
     ("message_embeddings", "one_width"): """
         INSERT INTO ros_embedding_models (name, dimensions) VALUES ('unindexed', 256);
-        INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end, embedding)
+        INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end,
+                                    embedding)
         SELECT k.id, 'message', o.id, 0, o.text_hash, 0, 1, '[1,2,3]'
         FROM ros_messages AS o JOIN ros_embedding_models AS k ON k.name = 'unindexed' ORDER BY o.seq LIMIT 1""",
     ("summary_embeddings", "one_width"): """
         INSERT INTO ros_embedding_models (name, dimensions) VALUES ('unindexed', 256);
-        INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end, embedding)
+        INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end,
+                                    embedding)
         SELECT k.id, 'summary', o.id, 0, o.text_hash, 0, 1, '[1,2,3]'
         FROM ros_summaries AS o JOIN ros_embedding_models AS k ON k.name = 'unindexed' ORDER BY o.seq LIMIT 1""",
     ("message_embeddings", "nothing_overdue"): """

@@ -123,7 +123,8 @@ def test_every_job_schedule_and_sensor_resolves_and_says_what_it_is_for() -> Non
         resolved = defs.resolve_job_def(job.name)
         assert resolved.description
         assert (resolved.partitions_def == conversation_days) == job.name.endswith("_days")
-    for automation in (*default_schedules, *default_sensors):
+    automations: list[dg.ScheduleDefinition | dg.SensorDefinition] = [*default_schedules, *default_sensors]
+    for automation in automations:
         assert automation.description, automation.name
         assert automation.default_status.value == "RUNNING", automation.name
 

@@ -9,12 +9,14 @@ from rivet_pipeline.db.pool import Connection
 
 _FINISHED = """
 INSERT INTO ros_conversations (session_key, agent, day, revision, updated_at)
-SELECT 'test:' || n, 'opus', date '2026-01-01' + n % 60, 1, now() - interval '10 days' FROM generate_series(1, 2000) AS n;
+SELECT 'test:' || n, 'opus', date '2026-01-01' + n % 60, 1, now() - interval '10 days'
+FROM generate_series(1, 2000) AS n;
 INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content)
 SELECT c.id, n::text, 'opus', 'test', 'user', 'word' || n FROM ros_conversations AS c, generate_series(1, 3) AS n;
 SELECT ros_register_embedding_model('test', 8);
 INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end, embedding)
-SELECT k.id, 'message', m.id, 0, m.text_hash, 0, 1, '[1,2,3,4,5,6,7,8]' FROM ros_messages AS m, ros_embedding_models AS k;
+SELECT k.id, 'message', m.id, 0, m.text_hash, 0, 1, '[1,2,3,4,5,6,7,8]'
+FROM ros_messages AS m, ros_embedding_models AS k;
 INSERT INTO ros_stage_marks (stage, conversation_id, revision)
 SELECT stage, id, 1 FROM ros_conversations, unnest(ARRAY['messages', 'message_embeddings', 'leaf_summaries']) AS stage;
 ANALYZE
@@ -31,7 +33,9 @@ def read(connection: Connection, table: str) -> int:
     assert row is not None
     found = [node for node in nodes(row["QUERY PLAN"][0]["Plan"]) if node.get("Relation Name") == table]
     assert found  # the question mentions the table
-    return sum(round((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]) for node in found)
+    return sum(
+        round((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]) for node in found
+    )
 
 
 def test_conversations_that_are_done_are_not_looked_at(connection: Connection) -> None:
@@ -56,3 +60,4 @@ def test_a_new_message_costs_a_look_at_its_conversation_only(connection: Connect
         ("leaf_summaries", 1),  # four messages, untouched for ten days: due by the stale rule
     }
     assert read(connection, "ros_messages") <= 8
+    assert read(connection, "ros_embeddings") <= 8

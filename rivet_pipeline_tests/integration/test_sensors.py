@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from uuid import uuid4
 
 import dagster as dg
@@ -91,7 +92,10 @@ def ask_schedule(pipeline: Pipeline) -> list[dg.RunRequest]:
         resources={"store": pipeline.store},
     ) as context:
         result = idle_conversations(context)
-    return [] if isinstance(result, dg.SkipReason) else list(result)
+    if isinstance(result, dg.SkipReason):
+        return []
+    assert isinstance(result, list)
+    return result
 
 
 def days(request: dg.RunRequest) -> tuple[str, str]:
@@ -126,9 +130,7 @@ def carry_out(pipeline: Pipeline, request: dg.RunRequest) -> dg.ExecuteInProcess
         asset_selection=set(request.asset_selection or ()),
         asset_check_selection=set(request.asset_check_keys) if request.asset_check_keys is not None else None,
     )
-    return job.execute_in_process(
-        instance=pipeline.instance, tags=dict(request.tags), raise_on_error=False
-    )
+    return job.execute_in_process(instance=pipeline.instance, tags=dict(request.tags), raise_on_error=False)
 
 
 def make_old(connection: Connection, session: str, age: timedelta) -> None:
@@ -326,7 +328,7 @@ def test_years_of_days_are_worked_off_oldest_first_a_few_months_at_a_time(pipeli
     assert asked[0][0] == first
     assert asked[-1][1] == first + timedelta(days=999)
     assert all((end - start).days < 31 for start, end in asked)
-    assert all(after[0] == before[1] + timedelta(days=1) for before, after in zip(asked, asked[1:], strict=False))
+    assert all(after[0] == before[1] + timedelta(days=1) for before, after in pairwise(asked))
 
 
 # --- the schedule ---

@@ -39,7 +39,7 @@ def message_embeddings(
         chars_per_chunk=settings.embed_chars_per_chunk,
         batch=settings.embed_batch,
     )
-    return materialized(context, report)
+    return materialized(context, store, report)
 
 
 @dg.asset(
@@ -65,4 +65,4 @@ def summary_embeddings(
         chars_per_chunk=settings.embed_chars_per_chunk,
         batch=settings.embed_batch,
     )
-    return materialized(context, report)
+    return materialized(context, store, report)

@@ -37,4 +37,4 @@ def messages(context: dg.AssetExecutionContext, store: StoreResource) -> dg.Mate
             },
             partition_key=day.isoformat(),
         )
-    return dg.MaterializeResult(metadata={"seconds": round(seconds, 3), "dagster/table_name": "ros_messages"})
+    return dg.MaterializeResult(metadata={"run_seconds": round(seconds, 3), "dagster/table_name": "ros_messages"})

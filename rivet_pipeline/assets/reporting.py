@@ -7,16 +7,26 @@ from datetime import date
 
 import dagster as dg
 
+from rivet_pipeline.assets.partitions import days_of
+from rivet_pipeline.assets.resources import StoreResource
+from rivet_pipeline.db.inspection import rows_held
 from rivet_pipeline.stages import StageReport
 
 
-def materialized(context: dg.AssetExecutionContext, report: StageReport) -> dg.MaterializeResult[None]:
-    """The result of a pass over the run's days; each day gets its own numbers, so that Dagster plots them over time."""
+def materialized(
+    context: dg.AssetExecutionContext, store: StoreResource, report: StageReport
+) -> dg.MaterializeResult[None]:
+    """The result of a pass over the run's days; each day gets its own numbers, so that Dagster plots them over time.
+
+    Where a day and the run have a figure of the same name, Dagster shows the day's: the run's have names of their own.
+    """
+    with store.connection() as connection:
+        held = rows_held(connection, report.stage, days_of(context.partition_keys))
     for key in context.partition_keys:
         day = report.days.get(date.fromisoformat(key))
         context.add_asset_metadata(
             {
-                "dagster/row_count": day.rows if day else 0,
+                "dagster/row_count": held.get(date.fromisoformat(key), 0),
                 "rows_written": day.rows if day else 0,
                 "failures": day.failures if day else 0,
                 "model_calls": day.model_calls if day else 0,

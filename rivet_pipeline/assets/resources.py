@@ -7,7 +7,7 @@ configuration, because Dagster shows that in its UI.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
 import dagster as dg
@@ -23,20 +23,24 @@ from rivet_pipeline.summaries.types import Summarizer
 
 
 class StoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """A small pool on the migrated store, open for the length of a run.
+    """A small pool on the migrated store, opened when a run first asks for it and closed with the run.
 
     `database` names another database than the configured one; tests set it.
     """
 
     database: str | None = None
     _pool: Pool | None = PrivateAttr(default=None)
+    _run: ExitStack | None = PrivateAttr(default=None)
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[StoreResource]:
-        """Opens the pool for a run and closes it after."""
-        with open_pool(self.url, max_size=4, application_name="rivet-run") as pool:
-            self._pool = pool
-            yield self
+        """Lets a run open the pool, and closes it after. A sensor's tick, which asks for none, opens none."""
+        with ExitStack() as run:
+            self._run = run
+            try:
+                yield self
+            finally:
+                self._run = self._pool = None
 
     @property
     def url(self) -> str:
@@ -45,9 +49,11 @@ class StoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @property
     def pool(self) -> Pool:
-        """The open pool. Raises `RuntimeError` outside of a run."""
-        if self._pool is None:
+        """The open pool. Raises `RuntimeError` outside of a run, `StoreUnavailableError` when the store is away."""
+        if self._run is None:
             raise RuntimeError("the store's pool is open inside a run only")
+        if self._pool is None:
+            self._pool = self._run.enter_context(open_pool(self.url, max_size=4, application_name="rivet-run"))
         return self._pool
 
     @contextmanager

@@ -31,7 +31,7 @@ def leaf_summaries(
 ) -> dg.MaterializeResult[None]:
     """Redoes stale leaves of the run's days, then summarises the messages that no leaf covers, where due."""
     report = refine_level(store.pool, "leaf", days=days_of(context.partition_keys), summarizer=models.summarizer)
-    return materialized(context, report)
+    return materialized(context, store, report)
 
 
 @dg.asset(
@@ -50,7 +50,7 @@ def branch_summaries(
 ) -> dg.MaterializeResult[None]:
     """Redoes stale branches, then summarises the leaves that have no branch, as far as they are due."""
     report = refine_level(store.pool, "branch", days=days_of(context.partition_keys), summarizer=models.summarizer)
-    return materialized(context, report)
+    return materialized(context, store, report)
 
 
 @dg.asset(
@@ -69,4 +69,4 @@ def root_summaries(
 ) -> dg.MaterializeResult[None]:
     """Redoes stale roots, then summarises the branches that have no root, as far as they are due."""
     report = refine_level(store.pool, "root", days=days_of(context.partition_keys), summarizer=models.summarizer)
-    return materialized(context, report)
+    return materialized(context, store, report)

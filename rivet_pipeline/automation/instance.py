@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
@@ -16,8 +17,9 @@ RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
 PARTITION = "dagster/partition"
 
-#: Marks the runs that the automation asked for.
+#: Marks the runs over days that the automation asked for, and those of the lexicon.
 AUTOMATION_TAG = "rivet/automation"
+LEXICON_TAG = "rivet/lexicon"
 
 _LIVE = [
     dg.DagsterRunStatus.QUEUED,
@@ -54,17 +56,9 @@ def live_ranges(instance: dg.DagsterInstance) -> list[DayRange]:
 
 def failed_ranges(instance: dg.DagsterInstance, now: datetime) -> list[FailedRun]:
     """The automation's runs that failed within the last two hours and were not followed by a good one."""
-    records = instance.get_run_records(
-        dg.RunsFilter(
-            statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS],
-            tags={AUTOMATION_TAG: "true"},
-            updated_after=now - _FAILED_WITHIN,
-        ),
-        limit=200,
-    )
     failed: list[FailedRun] = []
     healed: list[DayRange] = []
-    for record in records:
+    for record in _ended(instance, AUTOMATION_TAG, now):
         days = day_range(dict(record.dagster_run.tags))
         if days is None or record.end_time is None:
             continue
@@ -73,6 +67,48 @@ def failed_ranges(instance: dg.DagsterInstance, now: datetime) -> list[FailedRun
         elif not any(days.first in good and days.last in good for good in healed):
             failed.append(FailedRun(days, datetime.fromtimestamp(record.end_time, UTC)))
     return failed
+
+
+def lexicon_failures(instance: dg.DagsterInstance, now: datetime) -> list[datetime]:
+    """When the lexicon's runs failed within the last two hours, since the last good one."""
+    ends: list[datetime] = []
+    for record in _ended(instance, LEXICON_TAG, now):
+        if record.dagster_run.status == dg.DagsterRunStatus.SUCCESS:
+            break
+        if record.end_time is not None:
+            ends.append(datetime.fromtimestamp(record.end_time, UTC))
+    return ends
+
+
+def _ended(instance: dg.DagsterInstance, tag: str, now: datetime) -> Sequence[dg.RunRecord]:
+    """The runs with a tag that failed or succeeded lately, the newest first."""
+    return instance.get_run_records(
+        dg.RunsFilter(
+            statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS],
+            tags={tag: "true"},
+            updated_after=now - _FAILED_WITHIN,
+        ),
+        limit=200,
+    )
+
+
+def end_leftover_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Ends the runs whose processes a former start took with it, and gives their pool slots back; returns their ids.
+
+    Only for a moment at which no run's process can be alive. Dagster itself does not notice that a process was killed
+    together with the server that started it: such a run stays started for ever, and its days are left to it. Queued
+    runs stay, they have no process yet.
+    """
+    ended = []
+    for run in live_runs(instance):
+        if run.status == dg.DagsterRunStatus.QUEUED:
+            continue
+        # Canceled, not failed: the work may be asked for again at once.
+        instance.report_run_canceled(run, "The process of this run ended with the programs that had started it.")
+        if instance.event_log_storage.supports_global_concurrency_limits:
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+        ended.append(run.run_id)
+    return ended
 
 
 def ensure_pool_limits(instance: dg.DagsterInstance) -> None:

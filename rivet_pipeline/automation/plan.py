@@ -73,13 +73,11 @@ def plan_runs(
     stages_by_day: dict[date, set[Stage]] = {}
     for stage, day in pending:
         stages_by_day.setdefault(day, set()).update(DOWNSTREAM[stage])
-    free = [
-        day
-        for day in sorted(stages_by_day)
-        if not any(day in taken for taken in live) and not is_resting(day, failed, now)
-    ]
+    resting = {day for day in stages_by_day if is_resting(day, failed, now)}
+    free = [day for day in sorted(stages_by_day) if day not in resting and not any(day in taken for taken in live)]
+    obstacles = [*live, *(DayRange(day, day) for day in resting)]
     runs = []
-    for days in contiguous_ranges(free, max_days=max_days, obstacles=live):
+    for days in contiguous_ranges(free, max_days=max_days, obstacles=obstacles):
         wanted = set().union(*(stages_by_day[day] for day in free if day in days))
         runs.append(PlannedRun(days, tuple(stage for stage in STAGES if stage in wanted)))
     return runs[:max_runs]
@@ -87,7 +85,11 @@ def plan_runs(
 
 def is_resting(day: date, failed: Collection[FailedRun], now: datetime) -> bool:
     """Whether runs over this day failed so lately that the next has to wait."""
-    ends = [run.ended for run in failed if day in run.days]
+    return must_wait([run.ended for run in failed if day in run.days], now)
+
+
+def must_wait(ends: Sequence[datetime], now: datetime) -> bool:
+    """Whether the failures that ended at these times are so many, and so recent, that the next try has to wait."""
     if not ends:
         return False
     wait = min(_FIRST_WAIT * (1 << min(len(ends) - 1, 16)), _LONGEST_WAIT)

@@ -10,19 +10,22 @@ import dagster as dg
 
 from rivet_pipeline.assets.checks import live_check_keys
 from rivet_pipeline.assets.partitions import MAX_DAYS_PER_RUN
-from rivet_pipeline.assets.resources import StoreResource
+from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.automation.instance import (
     AUTOMATION_TAG,
+    LEXICON_TAG,
     RANGE_END,
     RANGE_START,
     ensure_pool_limits,
     failed_ranges,
+    lexicon_failures,
     live_ranges,
     live_runs,
 )
-from rivet_pipeline.automation.plan import PlannedRun, plan_runs
+from rivet_pipeline.automation.plan import PlannedRun, must_wait, plan_runs
 from rivet_pipeline.db.pending import PendingDay, pending_days
 from rivet_pipeline.db.pool import connect
+from rivet_pipeline.embedding.embed import announce_model
 from rivet_pipeline.retrieval.lexicon import is_due
 from rivet_pipeline.stages import STAGES
 
@@ -68,15 +71,26 @@ def requests_for(
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Asks Postgres which days have work and requests one run of the whole chain for each range of days.",
 )
-def pending_work(context: dg.SensorEvaluationContext, store: StoreResource) -> dg.SensorResult | dg.SkipReason:
-    """Requests runs for what became due through new rows."""
+def pending_work(
+    context: dg.SensorEvaluationContext, store: StoreResource, models: dg.ResourceParam[Models]
+) -> dg.SensorResult | dg.SkipReason:
+    """Requests runs for what became due through new rows or another embedding model."""
+    now = datetime.now(UTC)
     ensure_pool_limits(context.instance)
     with connect(store.url, application_name="rivet-sensor") as connection:
+        announce_model(connection, models.embedder)
         pending = [item for item in pending_days(connection) if not item.timed]
         lexicon_due = not pending and is_due(connection)
-    requests = requests_for(context.instance, pending, reason="new rows", now=datetime.now(UTC))
-    if lexicon_due and not any("rivet/lexicon" in run.tags for run in live_runs(context.instance)):
-        requests.append(dg.RunRequest(asset_selection=[_LEXICON], tags={"rivet/lexicon": "true"}))
+    requests = requests_for(context.instance, pending, reason="new rows", now=now)
+    if lexicon_due and _may_ask_for_lexicon(context.instance, now):
+        requests.append(dg.RunRequest(asset_selection=[_LEXICON], tags={LEXICON_TAG: "true"}))
     if not requests:
-        return dg.SkipReason("nothing is pending" if not pending else "live or resting runs cover what is pending")
+        waits = pending or lexicon_due
+        return dg.SkipReason("live or resting runs cover what is pending" if waits else "nothing is pending")
     return dg.SensorResult(run_requests=requests)
+
+
+def _may_ask_for_lexicon(instance: dg.DagsterInstance, now: datetime) -> bool:
+    return not any(LEXICON_TAG in run.tags for run in live_runs(instance)) and not must_wait(
+        lexicon_failures(instance, now), now
+    )

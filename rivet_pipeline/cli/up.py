@@ -6,9 +6,10 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -224,6 +225,7 @@ def _start_programs(settings: Settings, home: Home, url: str, supervisor: Superv
         str(workspace),
     )
     with console.status("Starting Dagster and the API …"):
+        _end_leftover_runs(home, environment)
         _wait(supervisor, "dagster-code", lambda: _listens(port), console)
         supervisor.start(daemon)
         # Both make Dagster's tables when they find none, so they are not started at the same moment.
@@ -236,6 +238,22 @@ def _start_programs(settings: Settings, home: Home, url: str, supervisor: Superv
             lambda: _answers(f"{_address('127.0.0.1', settings.dagster_port)}/server_info"),
             console,
         )
+
+
+def _end_leftover_runs(home: Home, environment: Mapping[str, str]) -> None:
+    """A program of its own, because Dagster reads its place from the environment of its process."""
+    log = home.logs / "dagster-leftovers.log"
+    with log.open("ab") as output:
+        ended = subprocess.run(
+            [sys.executable, "-m", "rivet_pipeline.automation.leftovers"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=dict(environment),
+            check=False,
+        )
+    if ended.returncode != 0:
+        raise RivetError(f"Dagster's storage can not be opened; the reason stands in {log}")
 
 
 def _wait(supervisor: Supervisor, name: str, ready: Any, console: Console) -> None:

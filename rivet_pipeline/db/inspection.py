@@ -5,11 +5,13 @@ Nothing here changes anything. What is pending is read in `pending.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from rivet_pipeline.db.migrations import read_migrations
 from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.stages import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +59,38 @@ def failure_counts(connection: Connection) -> dict[str, int]:
     ).fetchone()
     assert row is not None
     return row
+
+
+def rows_held(connection: Connection, stage: Stage, days: Sequence[date]) -> dict[date, int]:
+    """How many rows a refining stage has for the conversations of some days: summaries, or the filling model's vectors.
+
+    Days without any do not appear.
+    """
+    parameters = {"days": list(days), "kind": stage.removesuffix("_summaries")}
+    rows = connection.execute(_HELD.get(stage, _SUMMARIES_HELD), parameters).fetchall()
+    return {row["day"]: row["held"] for row in rows}
+
+
+_SUMMARIES_HELD = b"""
+SELECT c.day, count(*) AS held
+FROM ros_conversations AS c JOIN ros_summaries AS s ON s.conversation_id = c.id AND s.kind = %(kind)s
+WHERE c.day = ANY(%(days)s) GROUP BY c.day
+"""
+_HELD: Mapping[Stage, bytes] = {
+    "message_embeddings": b"""
+        SELECT c.day, count(*) AS held
+        FROM ros_conversations AS c
+        JOIN ros_messages AS m ON m.conversation_id = c.id
+        JOIN ros_embedding_models AS k ON k.filling
+        JOIN ros_embeddings AS e ON e.model_id = k.id AND e.owner_kind = 'message' AND e.owner_id = m.id
+        WHERE c.day = ANY(%(days)s) GROUP BY c.day
+    """,
+    "summary_embeddings": b"""
+        SELECT c.day, count(*) AS held
+        FROM ros_conversations AS c
+        JOIN ros_summaries AS s ON s.conversation_id = c.id
+        JOIN ros_embedding_models AS k ON k.filling
+        JOIN ros_embeddings AS e ON e.model_id = k.id AND e.owner_kind = 'summary' AND e.owner_id = s.id
+        WHERE c.day = ANY(%(days)s) GROUP BY c.day
+    """,
+}

@@ -116,6 +116,25 @@ def embed_summaries(
     return _run(pool, embedder, _SUMMARIES, days, chars_per_chunk, batch)
 
 
+def announce_model(connection: Connection, embedder: Embedder) -> None:
+    """Makes what the embedder's model has not embedded pending. Cheap when the model is announced already.
+
+    Nothing is pending for a model that nobody has registered, so whoever watches the pending views calls this first. A
+    service that does not answer stands in the ledger, and is asked again when its time has come.
+    """
+    row = connection.execute("SELECT filling FROM ros_embedding_models WHERE name = %s", [embedder.name]).fetchone()
+    if (row is not None and row["filling"]) or _service_rests(connection, _MESSAGES.stage):
+        return
+    try:
+        register_model(connection, embedder)
+    except ModelError as error:
+        with connection.transaction():
+            record_failure(connection, stage=_MESSAGES.stage, item=SERVICE, error=error, day=datetime.now(UTC).date())
+        return
+    with connection.transaction():
+        clear_failures(connection, stage=_MESSAGES.stage, items=[SERVICE])
+
+
 def _run(
     pool: Pool, embedder: Embedder, plan: _Plan, days: Sequence[date] | None, size: int, batch: int
 ) -> StageReport:

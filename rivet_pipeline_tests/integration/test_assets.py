@@ -1,0 +1,196 @@
+"""The assets in real runs over a real store: what a run writes, what it shows, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import dagster as dg
+import pytest
+
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.stages import STAGES
+from rivet_pipeline.summaries import compact
+from rivet_pipeline_tests.integration.pipeline import DAY, Pipeline, capture, materializations
+
+NEXT = DAY + timedelta(days=1)
+QUIET = DAY + timedelta(days=2)
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as opened:
+        yield opened
+
+
+@pytest.fixture
+def pipeline(database_url: str, connection: Connection, instance: dg.DagsterInstance) -> Pipeline:
+    return Pipeline(database_url, connection, instance)
+
+
+def test_a_run_over_days_refines_their_conversations_and_shows_each_day(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1", count=20)
+    capture(pipeline.connection, "test:2", count=10, day=NEXT)
+    result = pipeline.run(DAY, QUIET)
+    assert result.success
+    assert pipeline.counts() == {"messages": 30, "summaries": 3, "embeddings": 33, "failures": 0, "revisions": 0}
+    assert pipeline.pending() == set()
+
+    for stage in STAGES:
+        assert set(materializations(result, stage)) == {str(DAY), str(NEXT), str(QUIET)}, stage
+    messages = materializations(result, "messages")
+    assert messages[str(DAY)]["dagster/row_count"] == messages[str(DAY)]["tool_calls"] + 20
+    assert messages[str(DAY)]["conversations"] == 1
+    assert "| opus | 20 |" in messages[str(DAY)]["agents"]
+    leaves = materializations(result, "leaf_summaries")
+    assert [leaves[str(day)]["dagster/row_count"] for day in (DAY, NEXT, QUIET)] == [2, 1, 0]
+    assert [leaves[str(day)]["model_calls"] for day in (DAY, NEXT, QUIET)] == [2, 1, 0]
+    assert leaves[str(DAY)]["model"] == "extractive-1"
+    assert leaves[str(DAY)]["run_rows_written"] == 3
+    vectors = materializations(result, "message_embeddings")
+    assert [vectors[str(day)]["rows_written"] for day in (DAY, NEXT, QUIET)] == [20, 10, 0]
+    assert vectors[str(DAY)]["model"] == "wordllama-l2-supercat-256"
+    assert f"| {NEXT} | 10 | 0 |" in vectors[str(DAY)]["days_with_work"]
+
+
+def test_dagster_keeps_each_days_own_figures(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1", count=10)
+    pipeline.run(DAY, NEXT)
+    for day, rows in ((DAY, 10), (NEXT, 0)):
+        records = pipeline.instance.fetch_materializations(
+            dg.AssetRecordsFilter(asset_key=dg.AssetKey("message_embeddings"), asset_partitions=[str(day)]), limit=1
+        ).records
+        kept = records[0].asset_materialization
+        assert kept is not None
+        assert kept.metadata["rows_written"].value == rows
+        assert kept.metadata["run_rows_written"].value == 10
+
+
+def test_a_second_run_asks_no_model_writes_no_row_and_still_says_what_is_there(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1", count=10)
+    pipeline.run(DAY, NEXT)
+    before, calls = pipeline.counts(), pipeline.models.calls
+    written = pipeline.rows("SELECT max(xmin::text::bigint) AS x FROM ros_embeddings")
+    result = pipeline.run(DAY, NEXT)
+    assert (pipeline.counts(), pipeline.models.calls) == (before, calls)
+    assert pipeline.rows("SELECT max(xmin::text::bigint) AS x FROM ros_embeddings") == written
+    again = materializations(result, "leaf_summaries")[str(DAY)]
+    assert (again["rows_written"], again["dagster/row_count"], again["model_calls"]) == (0, 1, 0)
+    assert again["days_with_work"] == "Nothing needed work."
+
+
+def test_a_day_with_nothing_is_materialised_with_noughts(pipeline: Pipeline) -> None:
+    result = pipeline.run(QUIET)
+    assert result.success
+    assert materializations(result, "messages")[str(QUIET)]["dagster/row_count"] == 0
+    for stage in STAGES[1:]:
+        shown = materializations(result, stage)[str(QUIET)]
+        figures = ("dagster/row_count", "rows_written", "failures", "model_calls", "characters", "tokens", "seconds")
+        assert {name: shown[name] for name in figures} == dict.fromkeys(figures, 0), stage
+    assert pipeline.models.calls == 0
+
+
+def test_a_poisonous_conversation_fails_alone_and_in_sight(pipeline: Pipeline) -> None:
+    poisoned = capture(pipeline.connection, "test:bad", count=10, word="arsenic")
+    capture(pipeline.connection, "test:good", count=10)
+    pipeline.models.summarizer.poison = "arsenic"
+    pipeline.models.embedder.poison = "arsenic"
+    result = pipeline.run(DAY)
+    assert result.success
+    leaves = pipeline.rows(
+        "SELECT s.session_key FROM ros_summaries JOIN ros_conversations AS s ON s.id = conversation_id"
+    )
+    assert leaves == [{"session_key": "test:good"}]
+    assert materializations(result, "leaf_summaries")[str(DAY)]["failures"] == 1
+    assert materializations(result, "message_embeddings")[str(DAY)]["failures"] == 10
+    assert materializations(result, "message_embeddings")[str(DAY)]["rows_written"] == 10
+    failed = pipeline.rows("SELECT item, cause, error FROM ros_failures WHERE stage = 'leaf_summaries'")
+    assert failed == [{"item": str(poisoned), "cause": "content", "error": "refusal: would rather not"}]
+    assert pipeline.pending() == set()
+
+
+def test_a_service_that_is_down_stops_its_stage_in_sight_and_heals(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1", count=10)
+    pipeline.models.embedder.down = True
+    pipeline.models.summarizer.down = True
+    result = pipeline.run(DAY)
+    assert result.success
+    for stage in ("message_embeddings", "leaf_summaries"):
+        assert materializations(result, stage)[str(DAY)]["failures"] == 1, stage
+    failed = pipeline.rows("SELECT stage, item, cause FROM ros_failures ORDER BY stage")
+    assert failed == [
+        {"stage": stage, "item": "service", "cause": "transient"} for stage in ("leaf_summaries", "message_embeddings")
+    ]
+    assert pipeline.counts()["summaries"] == 0
+    calls = pipeline.models.calls
+    pipeline.run(DAY)
+    assert pipeline.models.calls == calls  # not asked again before its time
+
+    pipeline.models.embedder.down = False
+    pipeline.models.summarizer.down = False
+    pipeline.retry_now()
+    assert {"message_embeddings", "leaf_summaries"} <= pipeline.pending()
+    pipeline.run(DAY)
+    assert pipeline.counts() == {"messages": 10, "summaries": 1, "embeddings": 11, "failures": 0, "revisions": 0}
+
+
+def test_another_summarizer_redoes_its_day_and_keeps_the_older_texts(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1", count=20)
+    capture(pipeline.connection, "test:2", count=10, day=NEXT)
+    pipeline.run(DAY, NEXT)
+    older = {row["id"]: row["content"] for row in pipeline.rows("SELECT id, content FROM ros_summaries")}
+    pipeline.models.summarizer.model = "other-1"
+    pipeline.models.summarizer.requests.clear()
+    result = pipeline.run(DAY)
+    assert len(pipeline.models.summarizer.requests) == 2
+    assert materializations(result, "leaf_summaries")[str(DAY)]["rows_written"] == 2
+    revisions = pipeline.rows("SELECT summary_id, content, model FROM ros_summary_revisions")
+    assert [(row["content"], row["model"]) for row in revisions] == [
+        (older[row["summary_id"]], "extractive-1") for row in revisions
+    ]
+    models = pipeline.rows(
+        """SELECT c.day, array_agg(DISTINCT s.model) AS models
+           FROM ros_summaries AS s JOIN ros_conversations AS c ON c.id = s.conversation_id
+           GROUP BY c.day ORDER BY c.day"""
+    )
+    assert models == [{"day": DAY, "models": ["other-1"]}, {"day": NEXT, "models": ["extractive-1"]}]
+
+
+def test_a_raised_version_redoes_exactly_what_is_older(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture(pipeline.connection, "test:1", count=10)
+    pipeline.run(DAY)
+    defaults = compact.refine_level.__kwdefaults__
+    assert defaults is not None
+    raised = defaults["version"] + 1
+    monkeypatch.setitem(defaults, "version", raised)
+    capture(pipeline.connection, "test:later", count=10)
+    pipeline.models.summarizer.requests.clear()
+    pipeline.run(DAY)
+    assert len(pipeline.models.summarizer.requests) == 2  # one redone, one new
+    assert pipeline.rows("SELECT DISTINCT pipeline_version AS v FROM ros_summaries") == [{"v": raised}]
+    assert pipeline.rows("SELECT pipeline_version AS v FROM ros_summary_revisions") == [{"v": raised - 1}]
+    pipeline.run(DAY)
+    assert len(pipeline.models.summarizer.requests) == 2
+
+
+@pytest.mark.parametrize(("job", "made"), [("resummarize_days", {"summaries"}), ("reembed_days", {"embeddings"})])
+def test_the_jobs_for_parts_of_the_graph_do_their_part(pipeline: Pipeline, job: str, made: set[str]) -> None:
+    capture(pipeline.connection, "test:1", count=10)
+    assert pipeline.run(DAY, job=job).success
+    counts = pipeline.counts()
+    assert counts["messages"] == 10
+    assert (counts["summaries"] > 0) == ("summaries" in made)
+    assert counts["embeddings"] == (10 if job == "reembed_days" else counts["summaries"])
+
+
+def test_the_lexicon_counts_what_came(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1", count=10, word="zeppelin")
+    result = pipeline.defs.resolve_job_def("refresh_lexicon").execute_in_process(instance=pipeline.instance)
+    (shown,) = materializations(result, "lexicon").values()
+    assert (shown["messages_counted"], shown["documents"], shown["rows_behind"]) == (10, 10, 0)
+    assert pipeline.rows("SELECT df FROM ros_lexicon WHERE term = 'zeppelin'") == [{"df": 10}]
+
+
+def test_a_store_that_is_away_fails_the_run(instance: dg.DagsterInstance, connection: Connection) -> None:
+    lost = Pipeline("postgresql://nobody@127.0.0.1:9/nothing", connection, instance)
+    assert not lost.run(DAY, raise_on_error=False).success

@@ -1,0 +1,133 @@
+"""The asset checks: each passes over a sound store and fails over one that has just the fault it looks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from rivet_pipeline.db.embedded import EmbeddedServer
+from rivet_pipeline.db.migrations import apply_migrations
+from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline_tests.integration.pipeline import DAY, Pipeline, capture
+
+#: Fault by check: SQL that plants it in a store of one conversation with eight leaves, their branch and their vectors.
+FAULTS = {
+    ("messages", "no_duplicate_events"): """
+        INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content, created_at)
+        SELECT conversation_id, event_id || '-again', agent, channel, role, content, created_at
+        FROM ros_messages ORDER BY seq LIMIT 1""",
+    ("message_embeddings", "one_width"): """
+        INSERT INTO ros_embedding_models (name, dimensions) VALUES ('unindexed', 256);
+        INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end,
+                                    embedding)
+        SELECT k.id, 'message', o.id, 0, o.text_hash, 0, 1, '[1,2,3]'
+        FROM ros_messages AS o JOIN ros_embedding_models AS k ON k.name = 'unindexed' ORDER BY o.seq LIMIT 1""",
+    ("summary_embeddings", "one_width"): """
+        INSERT INTO ros_embedding_models (name, dimensions) VALUES ('unindexed', 256);
+        INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end,
+                                    embedding)
+        SELECT k.id, 'summary', o.id, 0, o.text_hash, 0, 1, '[1,2,3]'
+        FROM ros_summaries AS o JOIN ros_embedding_models AS k ON k.name = 'unindexed' ORDER BY o.seq LIMIT 1""",
+    ("message_embeddings", "nothing_overdue"): """
+        DELETE FROM ros_stage_marks WHERE stage = 'message_embeddings';
+        DELETE FROM ros_embeddings WHERE owner_id = (SELECT id FROM ros_messages ORDER BY seq LIMIT 1)""",
+    ("leaf_summaries", "nothing_overdue"): """
+        DELETE FROM ros_stage_marks WHERE stage = 'leaf_summaries';
+        DELETE FROM ros_summary_sources WHERE summary_id = (SELECT id FROM ros_summaries ORDER BY seq LIMIT 1)""",
+    ("branch_summaries", "nothing_overdue"): "UPDATE ros_summaries SET parent_id = NULL",
+    ("root_summaries", "nothing_overdue"): """
+        INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
+                                   pipeline_version, input_hash)
+        SELECT conversation_id, 'branch', content, 10, earliest_at, latest_at, model, 5, 'x'
+        FROM ros_summaries, generate_series(1, 5) WHERE kind = 'branch'""",
+    ("summary_embeddings", "nothing_overdue"): "DELETE FROM ros_embeddings WHERE owner_kind = 'summary'",
+    **{
+        (stage, "nothing_failing"): f"""
+        INSERT INTO ros_failures (stage, item, cause, error) VALUES ('{stage}', 'some', 'content', 'no')"""
+        for stage in (
+            "message_embeddings",
+            "leaf_summaries",
+            "branch_summaries",
+            "root_summaries",
+            "summary_embeddings",
+        )
+    },
+    ("leaf_summaries", "no_orphans"): """
+        DELETE FROM ros_summary_sources WHERE summary_id = (SELECT id FROM ros_summaries ORDER BY seq LIMIT 1)""",
+    ("branch_summaries", "no_orphans"): "UPDATE ros_summaries SET parent_id = NULL",
+    ("root_summaries", "no_orphans"): """
+        INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
+                                   pipeline_version, input_hash)
+        SELECT conversation_id, 'root', content, 10, earliest_at, latest_at, model, 5, 'x'
+        FROM ros_summaries WHERE kind = 'branch'""",
+    ("leaf_summaries", "grounded"): "UPDATE ros_summaries SET grounding = 0.5 WHERE kind = 'leaf'",
+    ("branch_summaries", "grounded"): "UPDATE ros_summaries SET grounding = 0.5 WHERE kind = 'branch'",
+    ("root_summaries", "grounded"): """
+        INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
+                                   pipeline_version, input_hash, grounding)
+        SELECT conversation_id, 'root', content, 10, earliest_at, latest_at, model, 5, 'x', 0.2
+        FROM ros_summaries WHERE kind = 'branch'""",
+}
+#: What stops nobody's work while it is put right.
+WARNINGS = {"nothing_overdue", "nothing_failing", "grounded", "no_duplicate_events"}
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def sound(server: EmbeddedServer, instance: dg.DagsterInstance) -> Iterator[str]:
+    """The name of a database with a sound store: one conversation refined, with every kind of row but roots."""
+    with connect(server.url("postgres")) as admin:
+        admin.execute("CREATE DATABASE test_sound")
+        with connect(server.url("test_sound")) as connection:
+            apply_migrations(connection)
+            made = Pipeline(server.url("test_sound"), connection, instance)
+            capture(connection, "test:1", count=80)
+            assert made.run(DAY).success
+            assert made.counts()["summaries"] == 9
+        yield "test_sound"
+        admin.execute("DROP DATABASE test_sound WITH (FORCE)")
+
+
+@pytest.fixture
+def pipeline(server: EmbeddedServer, sound: str, instance: dg.DagsterInstance) -> Iterator[Pipeline]:
+    """A copy of the sound store."""
+    with connect(server.url("postgres")) as admin:
+        admin.execute(f"CREATE DATABASE test_faulty TEMPLATE {sound}".encode())
+        with connect(server.url("test_faulty")) as connection:
+            yield Pipeline(server.url("test_faulty"), connection, instance)
+        admin.execute("DROP DATABASE test_faulty WITH (FORCE)")
+
+
+def check(pipeline: Pipeline) -> dict[tuple[str, str], dg.AssetCheckEvaluation]:
+    """All checks, as the hourly job asks them."""
+    result = pipeline.defs.resolve_job_def("check_everything").execute_in_process(instance=pipeline.instance)
+    assert result.success
+    return {(one.asset_key.to_user_string(), one.check_name): one for one in result.get_asset_check_evaluations()}
+
+
+def test_a_sound_store_passes_every_check(pipeline: Pipeline) -> None:
+    found = check(pipeline)
+    assert set(found) == set(FAULTS)
+    assert [key for key, evaluation in found.items() if not evaluation.passed] == []
+
+
+@pytest.mark.parametrize("key", sorted(FAULTS), ids=".".join)
+def test_a_planted_fault_is_found(pipeline: Pipeline, key: tuple[str, str]) -> None:
+    pipeline.connection.execute(FAULTS[key].encode())
+    found = check(pipeline)[key]
+    assert not found.passed
+    assert (found.severity == dg.AssetCheckSeverity.WARN) == (key[1] in WARNINGS)
+    assert found.metadata["at_fault"].value
+    assert str(found.metadata["examples"].value).count("\n") >= 2  # a table with the rows at fault
+
+
+def test_checks_of_an_empty_store_pass(database_url: str, connection: Connection, instance: dg.DagsterInstance) -> None:
+    found = check(Pipeline(database_url, connection, instance))
+    assert [key for key, evaluation in found.items() if not evaluation.passed] == []

@@ -1,0 +1,417 @@
+"""What is asked of Dagster and when: the sensor and the schedule over a real store and a real Dagster storage."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from uuid import uuid4
+
+import dagster as dg
+import pytest
+from dagster import DagsterRunStatus
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+
+from rivet_pipeline.assets.resources import StoreResource
+from rivet_pipeline.automation import sensors
+from rivet_pipeline.automation.instance import (
+    AUTOMATION_TAG,
+    LEXICON_TAG,
+    POOL_LIMITS,
+    RANGE_END,
+    RANGE_START,
+    end_leftover_runs,
+    ensure_pool_limits,
+)
+from rivet_pipeline.automation.schedules import idle_conversations
+from rivet_pipeline.automation.sensors import MAX_RUNS_PER_TICK, pending_work
+from rivet_pipeline.db.embedded import EmbeddedServer
+from rivet_pipeline.db.event_log import trim_event_log
+from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.errors import StoreUnavailableError
+from rivet_pipeline.models.protocols import ModelError
+from rivet_pipeline.stages import STAGES
+from rivet_pipeline_tests.integration.pipeline import DAY, CountingEmbedder, Pipeline, capture
+
+CHAIN = set(STAGES)
+
+
+@pytest.fixture(scope="module")
+def storage_url(server: EmbeddedServer) -> Iterator[str]:
+    with connect(server.url("postgres")) as connection:
+        connection.execute("CREATE DATABASE test_dagster_storage")
+    yield server.url("test_dagster_storage")
+    with connect(server.url("postgres")) as connection:
+        connection.execute("DROP DATABASE test_dagster_storage WITH (FORCE)")
+
+
+@pytest.fixture(scope="module")
+def module_instance(storage_url: str) -> Iterator[dg.DagsterInstance]:
+    url = storage_url.replace("postgresql://", "postgresql+psycopg2://", 1)
+    with (
+        tempfile.TemporaryDirectory(prefix="rivet-dagster-") as home,
+        dg.instance_for_test(
+            overrides={"storage": {"postgres": {"postgres_url": url}}, "telemetry": {"enabled": False}}, temp_dir=home
+        ) as instance,
+    ):
+        yield instance
+
+
+@pytest.fixture
+def instance(module_instance: dg.DagsterInstance) -> dg.DagsterInstance:
+    """The module's instance, emptied."""
+    module_instance.run_storage.wipe()
+    module_instance.event_log_storage.wipe()
+    for limit in module_instance.event_log_storage.get_pool_limits():
+        module_instance.event_log_storage.delete_concurrency_limit(limit.name)
+    return module_instance
+
+
+@pytest.fixture
+def pipeline(database_url: str, connection: Connection, instance: dg.DagsterInstance) -> Pipeline:
+    return Pipeline(database_url, connection, instance)
+
+
+def tick(pipeline: Pipeline) -> list[dg.RunRequest]:
+    """What one tick of the sensor asks for; a skip is nothing."""
+    resources = {"store": pipeline.store, "models": pipeline.models}
+    with dg.build_sensor_context(instance=pipeline.instance, resources=resources) as context:
+        result = pending_work(context)
+    if isinstance(result, dg.SkipReason):
+        assert result.skip_message
+        return []
+    assert isinstance(result, dg.SensorResult)
+    return list(result.run_requests or [])
+
+
+def ask_schedule(pipeline: Pipeline) -> list[dg.RunRequest]:
+    with dg.build_schedule_context(
+        instance=pipeline.instance,
+        scheduled_execution_time=datetime.now(UTC),
+        resources={"store": pipeline.store},
+    ) as context:
+        result = idle_conversations(context)
+    if isinstance(result, dg.SkipReason):
+        return []
+    assert isinstance(result, list)
+    return result
+
+
+def days(request: dg.RunRequest) -> tuple[str, str]:
+    return request.tags[RANGE_START], request.tags[RANGE_END]
+
+
+def stages(request: dg.RunRequest) -> set[str]:
+    return {key.to_user_string() for key in request.asset_selection or ()}
+
+
+def enter(instance: dg.DagsterInstance, request: dg.RunRequest, status: DagsterRunStatus) -> dg.DagsterRun:
+    """The requested run, in a state of its life, without its process."""
+    location = RegisteredCodeLocationOrigin("rivet_pipeline")
+    run = dg.DagsterRun(
+        job_name="__ASSET_JOB",
+        run_id=str(uuid4()),
+        status=status,
+        tags=dict(request.tags),
+        remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "__ASSET_JOB"),
+    )
+    instance.add_run(run)
+    return run
+
+
+def fail(instance: dg.DagsterInstance, request: dg.RunRequest) -> None:
+    instance.report_run_failed(enter(instance, request, DagsterRunStatus.STARTED), "on purpose")
+
+
+def carry_out(pipeline: Pipeline, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
+    """The requested run for real, in this process, with the assets and checks it asks for."""
+    job = pipeline.defs.resolve_implicit_global_asset_job_def().get_subset(
+        asset_selection=set(request.asset_selection or ()),
+        asset_check_selection=set(request.asset_check_keys) if request.asset_check_keys is not None else None,
+    )
+    return job.execute_in_process(instance=pipeline.instance, tags=dict(request.tags), raise_on_error=False)
+
+
+def make_old(connection: Connection, session: str, age: timedelta) -> None:
+    connection.execute(
+        "UPDATE ros_conversations SET updated_at = %s WHERE session_key = %s", [datetime.now(UTC) - age, session]
+    )
+
+
+# --- the sensor ---
+
+
+def test_an_empty_store_asks_for_nothing(pipeline: Pipeline) -> None:
+    assert tick(pipeline) == []
+
+
+def test_captures_ask_for_one_run_of_the_chain_over_their_days(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1")
+    capture(pipeline.connection, "test:2", day=DAY + timedelta(days=4))
+    (request,) = tick(pipeline)
+    assert days(request) == (str(DAY), str(DAY + timedelta(days=4)))
+    assert stages(request) == CHAIN
+    assert request.tags[AUTOMATION_TAG] == "true"
+    assert request.run_key is None
+    assert {key.name for key in request.asset_check_keys or ()} == {"nothing_overdue", "nothing_failing"}
+    assert {key.asset_key.to_user_string() for key in request.asset_check_keys or ()} == CHAIN - {"messages"}
+
+
+@pytest.mark.parametrize(
+    "status", [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+)
+def test_what_a_live_run_covers_is_not_asked_for_again(pipeline: Pipeline, status: DagsterRunStatus) -> None:
+    capture(pipeline.connection, "test:1")
+    (request,) = tick(pipeline)
+    enter(pipeline.instance, request, status)
+    assert tick(pipeline) == []
+    capture(pipeline.connection, "test:2", day=DAY + timedelta(days=1))
+    (other,) = tick(pipeline)
+    assert days(other) == (str(DAY + timedelta(days=1)),) * 2
+
+
+def test_the_requested_run_does_the_work_and_the_next_tick_finds_none(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1")
+    (request,) = tick(pipeline)
+    result = carry_out(pipeline, request)
+    assert result.success
+    assert pipeline.counts() == {"messages": 10, "summaries": 1, "embeddings": 11, "failures": 0, "revisions": 0}
+    evaluations = result.get_asset_check_evaluations()
+    assert len(evaluations) == 10
+    assert all(evaluation.passed for evaluation in evaluations)
+    (lexicon,) = tick(pipeline)
+    assert stages(lexicon) == {"lexicon"}
+    assert carry_out(pipeline, lexicon).success
+    assert tick(pipeline) == []
+
+
+def test_the_lexicon_waits_for_all_else_and_is_asked_for_once(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1")
+    (request,) = tick(pipeline)
+    assert LEXICON_TAG not in request.tags
+    carry_out(pipeline, request)
+    (lexicon,) = tick(pipeline)
+    enter(pipeline.instance, lexicon, DagsterRunStatus.QUEUED)
+    assert tick(pipeline) == []
+
+
+def test_a_failing_lexicon_rests_before_it_is_asked_for_again(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture(pipeline.connection, "test:1")
+    carry_out(pipeline, tick(pipeline)[0])
+    (lexicon,) = tick(pipeline)
+    fail(pipeline.instance, lexicon)
+    assert tick(pipeline) == []
+    later(monkeypatch, timedelta(seconds=31))
+    assert [stages(request) for request in tick(pipeline)] == [{"lexicon"}]
+
+
+def later(monkeypatch: pytest.MonkeyPatch, wait: timedelta) -> None:
+    """The sensor's clock goes ahead."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
+            return datetime.now(UTC) + wait
+
+    monkeypatch.setattr(sensors, "datetime", Clock)
+
+
+def test_a_failed_run_rests_and_is_asked_for_again(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture(pipeline.connection, "test:1")
+    fail(pipeline.instance, tick(pipeline)[0])
+    assert tick(pipeline) == []
+    later(monkeypatch, timedelta(seconds=31))
+    (again,) = tick(pipeline)
+    fail(pipeline.instance, again)
+    assert tick(pipeline) == []
+    later(monkeypatch, timedelta(seconds=61))
+    assert len(tick(pipeline)) == 1
+
+
+def test_a_good_run_forgives_the_failures_before_it(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1")
+    (request,) = tick(pipeline)
+    fail(pipeline.instance, request)
+    assert carry_out(pipeline, request).success
+    capture(pipeline.connection, "test:2")
+    assert len(tick(pipeline)) == 1
+
+
+def test_a_run_over_a_resting_day_is_not_asked_for_with_its_neighbours(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1")
+    fail(pipeline.instance, tick(pipeline)[0])
+    for offset in (-1, 1):
+        capture(pipeline.connection, f"test:beside{offset}", day=DAY + timedelta(days=offset))
+    assert [days(request) for request in tick(pipeline)] == [
+        (str(DAY + timedelta(days=offset)),) * 2 for offset in (-1, 1)
+    ]
+
+
+def test_a_store_that_is_away_fails_the_tick(pipeline: Pipeline) -> None:
+    pipeline.store = StoreResource(database="postgresql://nobody@127.0.0.1:9/nothing")
+    with pytest.raises(StoreUnavailableError):
+        tick(pipeline)
+
+
+def test_pool_limits_are_set_once_and_a_persons_stays(pipeline: Pipeline) -> None:
+    def limits() -> dict[str, int]:
+        return {limit.name: limit.limit for limit in pipeline.instance.event_log_storage.get_pool_limits()}
+
+    tick(pipeline)
+    assert limits() == POOL_LIMITS
+    pipeline.instance.event_log_storage.set_concurrency_slots("llm", 7)
+    tick(pipeline)
+    assert limits() == {**POOL_LIMITS, "llm": 7}
+
+
+def test_another_embedding_model_wakes_what_it_has_not_embedded(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1")
+    for _ in range(2):
+        carry_out(pipeline, tick(pipeline)[0])
+    assert tick(pipeline) == []
+
+    class Other(CountingEmbedder):
+        name = "other-256"
+
+    pipeline.models.embedder = Other()
+    (request,) = tick(pipeline)
+    assert stages(request) == {"message_embeddings", "summary_embeddings"}
+    assert pipeline.models.embedder.texts == []  # the tick itself embeds nothing
+    assert carry_out(pipeline, request).success
+    serving = pipeline.rows("SELECT name FROM ros_embedding_models WHERE serving")
+    assert serving == [{"name": "other-256"}]
+    assert tick(pipeline) == []
+
+
+def test_an_embedding_service_that_can_not_be_asked_is_on_record_and_stops_nothing_else(pipeline: Pipeline) -> None:
+    class Away(CountingEmbedder):
+        name = "away"
+
+        @property
+        def dimensions(self) -> int:  # type: ignore[override]
+            self.texts.append("probe")
+            if self.down:
+                raise ModelError("transient", "no-connection", "nobody is there")
+            return 256
+
+    pipeline.models.embedder = away = Away()
+    away.down = True
+    capture(pipeline.connection, "test:1")
+    assert len(tick(pipeline)) == 1
+    assert pipeline.rows("SELECT stage, item FROM ros_failures") == [{"stage": "message_embeddings", "item": "service"}]
+    tick(pipeline)
+    assert away.texts == ["probe"]  # not asked again before its time
+
+    away.down = False
+    pipeline.retry_now()
+    tick(pipeline)
+    assert pipeline.rows("SELECT name, filling FROM ros_embedding_models") == [{"name": "away", "filling": True}]
+    assert pipeline.counts()["failures"] == 0
+
+
+def test_years_of_days_are_worked_off_oldest_first_a_few_months_at_a_time(pipeline: Pipeline) -> None:
+    first = date(2023, 1, 1)
+    pipeline.connection.execute(
+        """INSERT INTO ros_conversations (session_key, agent, day, revision)
+           SELECT 'test:' || n, 'opus', %s::date + n, 1 FROM generate_series(0, 999) AS n""",
+        [first],
+    )
+    asked: list[tuple[date, date]] = []
+    while requests := tick(pipeline):
+        assert len(requests) <= MAX_RUNS_PER_TICK
+        for request in requests:
+            enter(pipeline.instance, request, DagsterRunStatus.QUEUED)
+            asked.append((date.fromisoformat(days(request)[0]), date.fromisoformat(days(request)[1])))
+    assert asked[0][0] == first
+    assert asked[-1][1] == first + timedelta(days=999)
+    assert all((end - start).days < 31 for start, end in asked)
+    assert all(after[0] == before[1] + timedelta(days=1) for before, after in pairwise(asked))
+
+
+# --- the schedule ---
+
+
+def test_the_schedule_asks_only_for_what_time_made_due(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:idle", count=6)
+    make_old(pipeline.connection, "test:idle", timedelta(minutes=1))
+    carry_out(pipeline, tick(pipeline)[0])
+    assert ask_schedule(pipeline) == []
+    capture(pipeline.connection, "test:busy", count=12, day=DAY + timedelta(days=1))
+    make_old(pipeline.connection, "test:busy", timedelta(minutes=1))
+    assert ask_schedule(pipeline) == []
+    make_old(pipeline.connection, "test:idle", timedelta(minutes=16))
+    (request,) = ask_schedule(pipeline)
+    assert days(request) == (str(DAY),) * 2
+    assert stages(request) == {"leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"}
+    assert request.tags["rivet/reason"] == "idle"
+    enter(pipeline.instance, request, DagsterRunStatus.QUEUED)
+    assert ask_schedule(pipeline) == []
+
+
+def test_the_sensor_leaves_to_the_schedule_what_time_made_due(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:idle", count=6)
+    make_old(pipeline.connection, "test:idle", timedelta(minutes=1))
+    for _ in range(2):
+        carry_out(pipeline, tick(pipeline)[0])
+    make_old(pipeline.connection, "test:idle", timedelta(minutes=16))
+    assert tick(pipeline) == []
+    (request,) = ask_schedule(pipeline)
+    assert carry_out(pipeline, request).success
+    assert pipeline.counts()["summaries"] == 1
+
+
+# --- what a killed start leaves, and the log ---
+
+
+def test_a_run_whose_process_is_gone_is_ended_and_its_days_are_asked_for_at_once(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1")
+    (request,) = tick(pipeline)
+    killed = enter(pipeline.instance, request, DagsterRunStatus.STARTED)
+    queued = enter(
+        pipeline.instance,
+        dg.RunRequest(tags={RANGE_START: "2024-01-01", RANGE_END: "2024-01-01"}),
+        DagsterRunStatus.QUEUED,
+    )
+    storage = pipeline.instance.event_log_storage
+    assert storage.claim_concurrency_slot("llm", killed.run_id, "leaf_summaries").is_claimed
+    assert tick(pipeline) == []
+
+    assert end_leftover_runs(pipeline.instance) == [killed.run_id]
+    states = {run.run_id: run.status for run in pipeline.instance.get_runs()}
+    assert states == {killed.run_id: DagsterRunStatus.CANCELED, queued.run_id: DagsterRunStatus.QUEUED}
+    assert storage.get_concurrency_info("llm").active_slot_count == 0
+    assert [days(again) for again in tick(pipeline)] == [days(request)]
+    assert end_leftover_runs(pipeline.instance) == []
+
+
+def test_housekeeping_trims_the_event_log_and_keeps_what_was_materialised(pipeline: Pipeline, storage_url: str) -> None:
+    capture(pipeline.connection, "test:1")
+    carry_out(pipeline, tick(pipeline)[0])
+    kinds = "SELECT coalesce(dagster_event_type, 'LOG') AS kind, count(*) AS n FROM event_logs GROUP BY 1"
+    with connect(storage_url) as log:
+        log.execute(
+            """INSERT INTO event_logs (run_id, event, timestamp)
+               SELECT run_id, event, timestamp FROM event_logs WHERE dagster_event_type = 'STEP_START'"""
+        )
+        before = {row["kind"]: row["n"] for row in log.execute(kinds).fetchall()}
+        assert before["LOG"] == 6 + 10
+        assert trim_event_log(storage_url.replace("postgresql", "postgresql+psycopg2", 1)) == 0
+        log.execute("UPDATE event_logs SET timestamp = timestamp - interval '8 days'")
+        assert trim_event_log(storage_url) == before["LOG"]
+        log.execute("UPDATE event_logs SET timestamp = timestamp - interval '31 days'")
+        assert trim_event_log(storage_url) > 0
+        after = {row["kind"]: row["n"] for row in log.execute(kinds).fetchall()}
+    assert set(before) - set(after) >= {"LOG", "ENGINE_EVENT", "ASSET_MATERIALIZATION_PLANNED", "STEP_OUTPUT"}
+    for kept in ("ASSET_MATERIALIZATION", "ASSET_CHECK_EVALUATION", "PIPELINE_SUCCESS", "STEP_SUCCESS"):
+        assert after[kept] == before[kept], kept
+    latest = pipeline.instance.get_latest_materialization_event(dg.AssetKey("leaf_summaries"))
+    assert latest is not None
+
+
+def test_limits_are_left_alone_where_dagster_keeps_none() -> None:
+    with dg.DagsterInstance.ephemeral() as plain:
+        ensure_pool_limits(plain)
+        assert not plain.event_log_storage.supports_global_concurrency_limits

@@ -3,7 +3,6 @@
 -- ts_filter leaves of each tsvector only the query's words with their positions, so nothing else is unpacked; lengths
 -- are in bytes of text, which are known without unpacking anything.
 -- A word stands in a tsvector twice (the text and its split form), hence half the positions are its frequency.
--- An age is cut at 10,000 days because exp() raises on underflow.
 WITH docs AS MATERIALIZED (
     SELECT m.seq AS key, m.created_at AS at, octet_length(m.content) + coalesce(octet_length(m.tool_result), 0) AS length,
            ts_filter(setweight(m.content_tsv, 'A', %(lexemes)s::text[]), '{{a}}') AS hits,
@@ -42,12 +41,9 @@ WITH docs AS MATERIALIZED (
     FROM words AS o JOIN weights AS w ON w.term = o.term CROSS JOIN corpus AS c
     GROUP BY o.key
 ), scored AS (
-    SELECT d.key, d.at, coalesce(t.bm25, 0) AS bm25, max(t.bm25) OVER () AS best,
-           least(1, exp(-%(decay)s::float8 * least(10000, greatest(0, extract(
-                        epoch FROM %(now)s::timestamptz - coalesce(d.last_accessed_at, d.at))::float8 / 86400)))
-                    * (1 + %(per_access)s::float8 * least(coalesce(d.access_count, 0), %(max_accesses)s::integer)))
-               AS temporal
-    FROM docs AS d LEFT JOIN texts AS t ON t.key = d.key
+    SELECT a.key, a.at, coalesce(t.bm25, 0) AS bm25, max(t.bm25) OVER () AS best,
+           {temporal} AS temporal
+    FROM docs AS a LEFT JOIN texts AS t ON t.key = a.key
 ), ranked AS (
     SELECT key, bm25, best,
            row_number() OVER (ORDER BY (bm25 > 0) DESC,

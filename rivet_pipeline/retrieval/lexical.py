@@ -15,13 +15,15 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from itertools import pairwise
+from typing import Any
 
 from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, statement
-from rivet_pipeline.retrieval.scoring import PROFILE, Profile
+from rivet_pipeline.retrieval.scoring import PROFILE, Profile, idf
 from rivet_pipeline.retrieval.types import SearchRequest, Source
 
 #: The rarest words of a query that take part; a pasted page has hundreds.
@@ -42,9 +44,22 @@ _TOGETHER = 4.0
 #: The characters that `ros_split` makes words of their own (migration 0001).
 _CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
 
-_TABLES: dict[Source, tuple[str, str, str, sql.SQL]] = {
-    "message": ("ros_messages", "m", "m.created_at", MESSAGE_FILTER),
-    "summary": ("ros_summaries", "s", "s.latest_at", SUMMARY_FILTER),
+#: The common words, rarest first, that an estimate of BM25 takes into account beside the rare ones.
+_MOST_COMMON = 8
+
+#: A long text is thought to hold a word this many times for each mean length of its own; a guess, only to select with.
+_TF_SLOPE = 0.5
+
+#: By source: table, alias, time, length in bytes (as `lexicon.py` counts it), filter.
+_TABLES: dict[Source, tuple[str, str, str, str, sql.SQL]] = {
+    "message": (
+        "ros_messages",
+        "m",
+        "m.created_at",
+        "octet_length(m.content) + coalesce(octet_length(m.tool_result), 0)",
+        MESSAGE_FILTER,
+    ),
+    "summary": ("ros_summaries", "s", "s.latest_at", "octet_length(s.content)", SUMMARY_FILTER),
 }
 
 
@@ -151,9 +166,12 @@ def _terms(query: str, frequency: dict[str, float], rows: int) -> list[Term]:
 
 @dataclass(frozen=True, slots=True)
 class _Selector:
-    """One question to the text index and how many rows it is thought to match."""
+    """What to ask the text index at one go, and how many rows that is thought to match.
 
-    query: str
+    `questions` are tsqueries and what a row that matches each gains: which words it holds is told by the index.
+    """
+
+    questions: tuple[tuple[str, float], ...]
     expected: float
 
 
@@ -176,15 +194,26 @@ def _selectors(parsed: ParsedQuery, *, literal: bool, budget: int) -> list[_Sele
                 expected += together
     if literal and parsed.phrase:
         clauses.append(f"({parsed.phrase})")
-    plan = [_Selector(" | ".join(clauses), expected)] if clauses else []
+    plan: list[_Selector] = []
+    if clauses:
+        any_of = " | ".join(clauses)
+        questions = [(term.query, _weight(parsed, term)) for term in rare]
+        questions += [(f"({any_of}) & {term.query}", _weight(parsed, term)) for term in common[:_MOST_COMMON]]
+        if literal and parsed.phrase:
+            questions.append((parsed.phrase, 0.0))
+        plan.append(_Selector(tuple(questions), expected))
     if len(common) > 1:
         share = 1.0
         for term in common:
             share *= min(1.0, term.df / max(parsed.rows, 1))
         every = " & ".join(term.query for term in common)
-        plan.append(_Selector(every, min(common[0].df, _TOGETHER * share * parsed.rows)))
-    plan += [_Selector(term.query, term.df) for term in common]
+        plan.append(_Selector(((every, 1.0),), min(common[0].df, _TOGETHER * share * parsed.rows)))
+    plan += [_Selector(((term.query, 1.0),), term.df) for term in common]
     return plan
+
+
+def _weight(parsed: ParsedQuery, term: Term) -> float:
+    return idf(max(parsed.rows, 1), term.df)
 
 
 def select_candidates(
@@ -193,17 +222,20 @@ def select_candidates(
     request: SearchRequest,
     *,
     literal: bool = False,
+    now: datetime,
     profile: Profile = PROFILE,
 ) -> dict[Source, list[int]]:
-    """The sequence numbers of rows worth scoring, by table, at most `profile.candidates` a table and question.
+    """The sequence numbers of the rows worth scoring, by table: the most promising of those that hold the rare words.
 
     Finds at least `request.limit` rows whenever so many hold any of the words within the filters.
     """
     found: dict[Source, list[int]] = {"message": [], "summary": []}
     if not parsed.terms:
         return found
+    kept = max(profile.lexical_kept, 4 * request.limit)
     if request.conversation_id is not None:
-        plan = [_Selector(" | ".join(term.query for term in parsed.terms), 0.0)]
+        plan = [_Selector(((" | ".join(term.query for term in parsed.terms), 1.0),), 0.0)]
+        kept = max(kept, profile.candidates)
     else:
         plan = _selectors(parsed, literal=literal, budget=profile.candidates)
     for source in _sources(request):
@@ -211,7 +243,7 @@ def select_candidates(
         for selector in plan:
             if len(known) >= request.limit:
                 break
-            known.update(_match(connection, source, selector, parsed, request, profile))
+            known.update(_match(connection, source, selector, parsed, request, now, kept, profile))
         found[source] = sorted(known)
     return found
 
@@ -223,28 +255,68 @@ def _sources(request: SearchRequest) -> Iterable[Source]:
         yield "summary"
 
 
+@cache
+def _match_statement(source: Source, *, single: bool) -> bytes:
+    table, alias, at, length, condition = _TABLES[source]
+    text = sql.SQL(statement("match")).format(
+        table=sql.Identifier(table),
+        alias=sql.Identifier(alias),
+        kind=sql.Literal(source),
+        at=sql.SQL(at),
+        length=sql.SQL(length),
+        filter=condition,
+        # One question is bound by itself: then the planner sees how many rows it matches.
+        question=sql.SQL("%(question)s" if single else "t.question"),
+        temporal=sql.SQL(statement("temporal")).format(at=sql.SQL("t.at")),
+    )
+    return text.as_string().encode()
+
+
 def _match(
     connection: Connection,
     source: Source,
     selector: _Selector,
     parsed: ParsedQuery,
     request: SearchRequest,
+    now: datetime,
+    kept: int,
     profile: Profile,
 ) -> list[int]:
-    table, alias, at, condition = _TABLES[source]
-    text = sql.SQL(statement("match")).format(
-        table=sql.Identifier(table), alias=sql.Identifier(alias), at=sql.SQL(at), filter=condition
+    single = len(selector.questions) == 1
+    text = _match_statement(source, single=single)
+    values = (
+        filter_values(request)
+        | profile_values(profile)
+        | {
+            "questions": [question for question, _ in selector.questions],
+            "weights": [weight for _, weight in selector.questions],
+            "cutoff": _cutoff(connection, source, selector, parsed, profile),
+            "mean_length": parsed.mean_length,
+            "tf_slope": _TF_SLOPE,
+            "now": now,
+            "kept": kept,
+        }
     )
-    values = filter_values(request) | {
-        "selector": selector.query,
-        "cutoff": _cutoff(connection, source, selector, parsed, profile),
-        "budget": profile.candidates,
-    }
+    if single:
+        values["question"] = selector.questions[0][0]
     # A plan made for one set of values is wrong for another (a filter, a rare word), hence never a prepared one.
     row = connection.execute(text, values, prepare=False).fetchone()
     if values["cutoff"] is not None and (row is None or row["found"] < request.limit):
         row = connection.execute(text, values | {"cutoff": None}, prepare=False).fetchone()
     return [] if row is None or row["seqs"] is None else list(row["seqs"])
+
+
+def profile_values(profile: Profile) -> dict[str, Any]:
+    """The constants of ranking that the statements bind."""
+    return {
+        "k1": profile.k1,
+        "b": profile.b,
+        "decay": profile.decay_per_day,
+        "per_access": profile.per_access,
+        "max_accesses": profile.max_accesses,
+        "text_weight": profile.text,
+        "temporal_weight": profile.temporal,
+    }
 
 
 def _cutoff(
@@ -258,6 +330,12 @@ def _cutoff(
         "SELECT created_at FROM ros_messages ORDER BY created_at DESC, seq DESC OFFSET %s LIMIT 1", [rows]
     ).fetchone()
     return None if row is None else row["created_at"]
+
+
+@cache
+def _bm25_statement() -> bytes:
+    text = sql.SQL(statement("bm25")).format(temporal=sql.SQL(statement("temporal")).format(at=sql.SQL("a.at")))
+    return text.as_string().encode()
 
 
 def score_texts(
@@ -276,8 +354,9 @@ def score_texts(
     """
     keys = [seq if source == "message" else -seq for source, seq in extra]
     rows = connection.execute(
-        sql.SQL(statement("bm25")).format(),
-        {
+        _bm25_statement(),
+        profile_values(profile)
+        | {
             "terms": [term.name for term in parsed.terms],
             "dfs": [term.df for term in parsed.terms],
             "phrases": [term.query for term in parsed.terms if term.is_phrase],
@@ -289,13 +368,6 @@ def score_texts(
             "mean_length": parsed.mean_length,
             "now": now,
             "kept": kept,
-            "k1": profile.k1,
-            "b": profile.b,
-            "decay": profile.decay_per_day,
-            "per_access": profile.per_access,
-            "max_accesses": profile.max_accesses,
-            "text_weight": profile.text,
-            "temporal_weight": profile.temporal,
         },
         prepare=False,
     ).fetchall()

@@ -115,7 +115,7 @@ def _search(
             return SearchResponse(
                 request.query, [], side.degraded, "the query holds only words that are too common to search for"
             )
-        candidates = lexical.select_candidates(connection, parsed, request, literal=literal, profile=profile)
+        candidates = lexical.select_candidates(connection, parsed, request, literal=literal, now=now, profile=profile)
         texts = lexical.score_texts(
             connection,
             parsed,

@@ -191,7 +191,7 @@ def test_a_rare_word_selects_and_common_ones_only_score(connection: Connection) 
     refresh_lexicon(connection)
     parsed = lexical.parse_query(connection, "the parser error zeugma")
     profile = replace(scoring.PROFILE, candidates=10)
-    found = lexical.select_candidates(connection, parsed, SearchRequest("x", limit=1), profile=profile)
+    found = lexical.select_candidates(connection, parsed, SearchRequest("x", limit=1), now=NOW, profile=profile)
     row = connection.execute("SELECT seq FROM ros_messages WHERE id = %s", [rare]).fetchone()
     assert row is not None
     assert found["message"] == [row["seq"]]
@@ -204,7 +204,7 @@ def test_bm25_in_sql_is_that_of_the_scoring_module(connection: Connection) -> No
     add_summary(connection, "alpha beta in a summary")
     refresh_lexicon(connection)
     parsed = lexical.parse_query(connection, "alpha beta")
-    candidates = lexical.select_candidates(connection, parsed, SearchRequest("alpha beta", limit=50))
+    candidates = lexical.select_candidates(connection, parsed, SearchRequest("alpha beta", limit=50), now=NOW)
     result = lexical.score_texts(connection, parsed, candidates, now=NOW, kept=100)
     rows = connection.execute(
         """SELECT 'message' AS source, seq, content, octet_length(content) AS bytes FROM ros_messages

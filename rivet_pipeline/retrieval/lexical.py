@@ -166,13 +166,15 @@ def _terms(query: str, frequency: dict[str, float], rows: int) -> list[Term]:
 
 @dataclass(frozen=True, slots=True)
 class _Selector:
-    """What to ask the text index at one go, and how many rows that is thought to match.
+    """One question to the text index and how many rows it is thought to match.
 
-    `questions` are tsqueries and what a row that matches each gains: which words it holds is told by the index.
+    `words` are further ones: tsqueries within the first, and what a row that matches adds to its estimate. Without any
+    all rows are worth the same.
     """
 
-    questions: tuple[tuple[str, float], ...]
+    query: str
     expected: float
+    words: tuple[tuple[str, float], ...] = ()
 
 
 def _selectors(parsed: ParsedQuery, *, literal: bool, budget: int) -> list[_Selector]:
@@ -197,18 +199,16 @@ def _selectors(parsed: ParsedQuery, *, literal: bool, budget: int) -> list[_Sele
     plan: list[_Selector] = []
     if clauses:
         any_of = " | ".join(clauses)
-        questions = [(term.query, _weight(parsed, term)) for term in rare]
-        questions += [(f"({any_of}) & {term.query}", _weight(parsed, term)) for term in common[:_MOST_COMMON]]
-        if literal and parsed.phrase:
-            questions.append((parsed.phrase, 0.0))
-        plan.append(_Selector(tuple(questions), expected))
+        words = [(term.query, _weight(parsed, term)) for term in rare]
+        words += [(f"({any_of}) & {term.query}", _weight(parsed, term)) for term in common[:_MOST_COMMON]]
+        plan.append(_Selector(any_of, expected, tuple(words) if len(words) > 1 else ()))
     if len(common) > 1:
         share = 1.0
         for term in common:
             share *= min(1.0, term.df / max(parsed.rows, 1))
         every = " & ".join(term.query for term in common)
-        plan.append(_Selector(((every, 1.0),), min(common[0].df, _TOGETHER * share * parsed.rows)))
-    plan += [_Selector(((term.query, 1.0),), term.df) for term in common]
+        plan.append(_Selector(every, min(common[0].df, _TOGETHER * share * parsed.rows)))
+    plan += [_Selector(term.query, term.df) for term in common]
     return plan
 
 
@@ -234,7 +234,7 @@ def select_candidates(
         return found
     kept = max(profile.lexical_kept, 4 * request.limit)
     if request.conversation_id is not None:
-        plan = [_Selector(((" | ".join(term.query for term in parsed.terms), 1.0),), 0.0)]
+        plan = [_Selector(" | ".join(term.query for term in parsed.terms), 0.0)]
         kept = max(kept, profile.candidates)
     else:
         plan = _selectors(parsed, literal=literal, budget=profile.candidates)
@@ -256,7 +256,7 @@ def _sources(request: SearchRequest) -> Iterable[Source]:
 
 
 @cache
-def _match_statement(source: Source, *, single: bool) -> bytes:
+def _match_statement(source: Source) -> bytes:
     table, alias, at, length, condition = _TABLES[source]
     text = sql.SQL(statement("match")).format(
         table=sql.Identifier(table),
@@ -265,8 +265,6 @@ def _match_statement(source: Source, *, single: bool) -> bytes:
         at=sql.SQL(at),
         length=sql.SQL(length),
         filter=condition,
-        # One question is bound by itself: then the planner sees how many rows it matches.
-        question=sql.SQL("%(question)s" if single else "t.question"),
         temporal=sql.SQL(statement("temporal")).format(at=sql.SQL("t.at")),
     )
     return text.as_string().encode()
@@ -282,14 +280,14 @@ def _match(
     kept: int,
     profile: Profile,
 ) -> list[int]:
-    single = len(selector.questions) == 1
-    text = _match_statement(source, single=single)
+    text = _match_statement(source)
     values = (
         filter_values(request)
         | profile_values(profile)
         | {
-            "questions": [question for question, _ in selector.questions],
-            "weights": [weight for _, weight in selector.questions],
+            "selector": selector.query,
+            "questions": [question for question, _ in selector.words],
+            "weights": [weight for _, weight in selector.words],
             "cutoff": _cutoff(connection, source, selector, parsed, profile),
             "mean_length": parsed.mean_length,
             "tf_slope": _TF_SLOPE,
@@ -297,8 +295,6 @@ def _match(
             "kept": kept,
         }
     )
-    if single:
-        values["question"] = selector.questions[0][0]
     # A plan made for one set of values is wrong for another (a filter, a rare word), hence never a prepared one.
     row = connection.execute(text, values, prepare=False).fetchone()
     if values["cutoff"] is not None and (row is None or row["found"] < request.limit):

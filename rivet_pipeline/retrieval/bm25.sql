@@ -41,15 +41,13 @@ WITH docs AS MATERIALIZED (
     FROM words AS o JOIN weights AS w ON w.term = o.term CROSS JOIN corpus AS c
     GROUP BY o.key
 ), scored AS (
-    SELECT a.key, a.at, coalesce(t.bm25, 0) AS bm25, max(t.bm25) OVER () AS best,
-           {temporal} AS temporal
-    FROM docs AS a LEFT JOIN texts AS t ON t.key = a.key
+    SELECT d.key, d.at, d.access_count, d.last_accessed_at, coalesce(t.bm25, 0) AS bm25,
+           max(t.bm25) OVER () AS best, coalesce(t.bm25 / greatest(max(t.bm25) OVER (), 1e-9), 0) AS text
+    FROM docs AS d LEFT JOIN texts AS t ON t.key = d.key
 ), ranked AS (
-    SELECT key, bm25, best,
-           row_number() OVER (ORDER BY (bm25 > 0) DESC,
-                              %(text_weight)s::float8 * bm25 / nullif(best, 0) + %(temporal_weight)s::float8 * temporal
-                                  DESC NULLS LAST, at DESC, key DESC) AS place
-    FROM scored
+    SELECT a.key, a.bm25, a.best,
+           row_number() OVER (ORDER BY (a.bm25 > 0) DESC, {promise} DESC, a.at DESC, a.key DESC) AS place
+    FROM scored AS a
 )
 SELECT key, bm25, best FROM ranked
 WHERE (place <= %(kept)s AND bm25 > 0) OR key = ANY (%(extra)s::bigint[])

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import sql
 
@@ -45,7 +45,7 @@ _TOGETHER = 4.0
 _CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
 
 #: The common words, rarest first, that an estimate of BM25 takes into account beside the rare ones.
-_MOST_COMMON = 8
+_MOST_COMMON = 3
 
 #: A long text is thought to hold a word this many times for each mean length of its own; a guess, only to select with.
 _TF_SLOPE = 0.5
@@ -265,9 +265,13 @@ def _match_statement(source: Source) -> bytes:
         at=sql.SQL(at),
         length=sql.SQL(length),
         filter=condition,
-        temporal=sql.SQL(statement("temporal")).format(at=sql.SQL("t.at")),
+        promise=_promise("(t.text / best.text)", "t.at"),
     )
     return text.as_string().encode()
+
+
+def _promise(text: LiteralString, at: LiteralString) -> sql.Composed:
+    return sql.SQL(statement("promise")).format(text=sql.SQL(text), at=sql.SQL(at))
 
 
 def _match(
@@ -283,7 +287,7 @@ def _match(
     text = _match_statement(source)
     values = (
         filter_values(request)
-        | profile_values(profile)
+        | _profile_values(profile)
         | {
             "selector": selector.query,
             "questions": [question for question, _ in selector.words],
@@ -302,8 +306,7 @@ def _match(
     return [] if row is None or row["seqs"] is None else list(row["seqs"])
 
 
-def profile_values(profile: Profile) -> dict[str, Any]:
-    """The constants of ranking that the statements bind."""
+def _profile_values(profile: Profile) -> dict[str, Any]:
     return {
         "k1": profile.k1,
         "b": profile.b,
@@ -312,6 +315,8 @@ def profile_values(profile: Profile) -> dict[str, Any]:
         "max_accesses": profile.max_accesses,
         "text_weight": profile.text,
         "temporal_weight": profile.temporal,
+        "faint_share": profile.faint_share,
+        "relevant_from": profile.relevant_from,
     }
 
 
@@ -330,8 +335,7 @@ def _cutoff(
 
 @cache
 def _bm25_statement() -> bytes:
-    text = sql.SQL(statement("bm25")).format(temporal=sql.SQL(statement("temporal")).format(at=sql.SQL("a.at")))
-    return text.as_string().encode()
+    return sql.SQL(statement("bm25")).format(promise=_promise("a.text", "a.at")).as_string().encode()
 
 
 def score_texts(
@@ -351,7 +355,7 @@ def score_texts(
     keys = [seq if source == "message" else -seq for source, seq in extra]
     rows = connection.execute(
         _bm25_statement(),
-        profile_values(profile)
+        _profile_values(profile)
         | {
             "terms": [term.name for term in parsed.terms],
             "dfs": [term.df for term in parsed.terms],

@@ -24,12 +24,13 @@ WITH matched AS MATERIALIZED (
     FROM matched AS d CROSS JOIN corpus AS c LEFT JOIN words AS w ON w.seq = d.seq
     CROSS JOIN LATERAL (SELECT d.length / c.mean_length AS length,
                                greatest(1, %(tf_slope)s::float8 * d.length / c.mean_length) AS tf) AS g
+), best AS MATERIALIZED (
+    SELECT greatest(max(text), 1e-9) AS text FROM texts
 ), chosen AS (
     (SELECT seq FROM texts ORDER BY text DESC, at DESC, seq DESC LIMIT %(kept)s / 2)
     UNION
-    (SELECT t.seq FROM texts AS t LEFT JOIN ros_access AS a ON a.kind = {kind} AND a.id = t.id
-     ORDER BY %(text_weight)s::float8 * t.text / nullif((SELECT max(text) FROM texts), 0)
-              + %(temporal_weight)s::float8 * {temporal} DESC NULLS LAST, t.at DESC, t.seq DESC
+    (SELECT t.seq FROM texts AS t CROSS JOIN best LEFT JOIN ros_access AS a ON a.kind = {kind} AND a.id = t.id
+     ORDER BY {promise} DESC, t.at DESC, t.seq DESC
      LIMIT %(kept)s)
 )
 SELECT (SELECT array_agg(seq) FROM chosen) AS seqs, (SELECT count(*) FROM matched) AS found

@@ -195,14 +195,22 @@ def _score(
 
 
 def _total(parts: ScoreParts, row: dict[str, Any], any_verbatim: bool, profile: Profile) -> float:
-    score = scoring.weighted(
-        text=parts.text,
-        semantic=parts.semantic,
-        temporal=parts.temporal,
-        importance=parts.importance,
-        profile=profile,
-    ) * scoring.noise_factor(
-        kind=row["kind"], tool_name=row["tool_name"], role=row["role"], characters=row["characters"], profile=profile
+    score = (
+        scoring.weighted(
+            text=parts.text,
+            semantic=parts.semantic,
+            temporal=parts.temporal,
+            importance=parts.importance,
+            profile=profile,
+        )
+        * scoring.relevance_factor(text=parts.text, semantic=parts.semantic, profile=profile)
+        * scoring.noise_factor(
+            kind=row["kind"],
+            tool_name=row["tool_name"],
+            role=row["role"],
+            characters=row["characters"],
+            profile=profile,
+        )
     )
     return scoring.lift_verbatim(score, bool(row["verbatim"])) if any_verbatim else score
 

@@ -104,22 +104,21 @@ def _quote(lexeme: str) -> str:
 
 def parse_query(connection: Connection, query: str) -> ParsedQuery:
     """The terms of a query with their document frequencies. No terms: only stop words, signs or nothing."""
-    rows = connection.execute(
-        """SELECT t.term, coalesce(l.df, 0) AS df
-           FROM unnest(ros_query_terms(%(query)s)) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term
-           ORDER BY df, t.term LIMIT %(most)s""",
-        {"query": query, "most": 4 * MAX_TERMS},
-    ).fetchall()
     head = connection.execute(
         """SELECT c.documents, c.total_length, c.last_message_seq AS counted_to,
                   coalesce((SELECT max(seq) FROM ros_messages), 0) AS newest,
-                  phraseto_tsquery('pg_catalog.english', ros_split(ros_fold(left(%s, 8000))))::text AS phrase
-           FROM ros_corpus AS c""",
-        [query],
+                  phraseto_tsquery('pg_catalog.english', ros_split(ros_fold(left(%(query)s, 8000))))::text AS phrase,
+                  coalesce(w.terms, '{}') AS terms, coalesce(w.dfs, '{}') AS dfs
+           FROM ros_corpus AS c CROSS JOIN (
+               SELECT array_agg(term) AS terms, array_agg(df) AS dfs
+               FROM (SELECT t.term, coalesce(l.df, 0) AS df
+                     FROM unnest(ros_query_terms(%(query)s)) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term
+                     ORDER BY df, t.term LIMIT %(most)s) AS rarest) AS w""",
+        {"query": query, "most": 4 * MAX_TERMS},
     ).fetchone()
     assert head is not None  # the migration puts the one row there
     documents = int(head["documents"])
-    frequency = {str(row["term"]): float(row["df"]) for row in rows}
+    frequency = {str(term): float(df) for term, df in zip(head["terms"], head["dfs"], strict=True)}
     rows_there = max(documents, int(head["newest"]))
     behind = int(head["newest"]) - int(head["counted_to"])
     if behind > 0:
@@ -369,7 +368,6 @@ def score_texts(
             "now": now,
             "kept": kept,
         },
-        prepare=False,
     ).fetchall()
     scores: dict[tuple[Source, int], float] = {}
     for row in rows:

@@ -50,7 +50,7 @@ class Profile:
     k1: float = 1.2
     b: float = 0.75
     #: Injected context, notices and tool stubs keep this share of their score.
-    noise_share: float = 0.5
+    noise_share: float = 0.35
     #: A row whose better part of text and semantic is 0 keeps this share of its score; all of it from `relevant_from`.
     faint_share: float = 0.5
     relevant_from: float = 0.4

@@ -9,7 +9,8 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache
+from typing import Any, LiteralString
 from uuid import UUID
 
 import numpy as np
@@ -231,16 +232,20 @@ def _features(
         "known_messages": [seq for source, seq in similarities if source == "message"],
         "known_summaries": [seq for source, seq in similarities if source == "summary"],
     }
-    parts: dict[str, sql.Composable] = {}
-    for source, alias in (("message", "m"), ("summary", "s")):
-        parts[f"{source}_similarity"] = _similarity(source, alias, side.model)
     if side.query is not None:
         values["vector"] = vector.vector_text(side.query)
-    text = sql.SQL(statement("features")).format(**parts)
-    return connection.execute(text, values, prepare=False).fetchall()
+    return connection.execute(_features_statement(side.model), values).fetchall()
 
 
-def _similarity(source: str, alias: str, model: vector.ServingModel | None) -> sql.Composable:
+@cache
+def _features_statement(model: vector.ServingModel | None) -> bytes:
+    text = sql.SQL(statement("features")).format(
+        message_similarity=_similarity("message", "m", model), summary_similarity=_similarity("summary", "s", model)
+    )
+    return text.as_string().encode()
+
+
+def _similarity(source: Source, alias: LiteralString, model: vector.ServingModel | None) -> sql.Composable:
     if model is None:
         return sql.SQL("NULL::float8")
     known = sql.Placeholder("known_messages" if source == "message" else "known_summaries")
@@ -264,7 +269,6 @@ def _read_hits(connection: Connection, query: str, scored: list[_Scored]) -> lis
             "messages": [one.key[1] for one in scored if one.key[0] == "message"],
             "summaries": [one.key[1] for one in scored if one.key[0] == "summary"],
         },
-        prepare=False,
     ).fetchall()
     by_key = {(row["source"], row["seq"]): row for row in rows}
     hits: list[Hit] = []

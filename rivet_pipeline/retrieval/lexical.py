@@ -22,7 +22,7 @@ from typing import Any, LiteralString
 from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, statement
+from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile, idf
 from rivet_pipeline.retrieval.types import SearchRequest, Source
 
@@ -360,9 +360,9 @@ def score_texts(
             "dfs": [term.df for term in parsed.terms],
             "phrases": [term.query for term in parsed.terms if term.is_phrase],
             "lexemes": list(parsed.lexemes),
-            "messages": sorted({*candidates["message"], *(key for key in keys if key > 0)}),
-            "summaries": sorted({*candidates["summary"], *(-key for key in keys if key < 0)}),
-            "extra": keys,
+            "messages": number_array({*candidates["message"], *(key for key in keys if key > 0)}),
+            "summaries": number_array({*candidates["summary"], *(-key for key in keys if key < 0)}),
+            "extra": number_array(keys),
             "documents": parsed.documents,
             "mean_length": parsed.mean_length,
             "now": now,

@@ -20,7 +20,7 @@ from psycopg import sql
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, scoring, vector
-from rivet_pipeline.retrieval.filters import statement, tune_session
+from rivet_pipeline.retrieval.filters import number_array, statement, tune_session
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.snippets import make_snippet
 from rivet_pipeline.retrieval.types import Hit, ScoreParts, SearchRequest, SearchResponse, Source
@@ -226,11 +226,11 @@ def _features(
     literal: bool,
 ) -> list[dict[str, Any]]:
     values: dict[str, Any] = {
-        "messages": [seq for source, seq in keys if source == "message"],
-        "summaries": [seq for source, seq in keys if source == "summary"],
+        "messages": number_array(seq for source, seq in keys if source == "message"),
+        "summaries": number_array(seq for source, seq in keys if source == "summary"),
         "verbatim": request.query.lower() if literal and request.mode != "vector" else None,
-        "known_messages": [seq for source, seq in similarities if source == "message"],
-        "known_summaries": [seq for source, seq in similarities if source == "summary"],
+        "known_messages": number_array(seq for source, seq in similarities if source == "message"),
+        "known_summaries": number_array(seq for source, seq in similarities if source == "summary"),
     }
     if side.query is not None:
         values["vector"] = vector.vector_text(side.query)
@@ -266,8 +266,8 @@ def _read_hits(connection: Connection, query: str, scored: list[_Scored]) -> lis
     rows = connection.execute(
         statement("read_hits"),
         {
-            "messages": [one.key[1] for one in scored if one.key[0] == "message"],
-            "summaries": [one.key[1] for one in scored if one.key[0] == "summary"],
+            "messages": number_array(one.key[1] for one in scored if one.key[0] == "message"),
+            "summaries": number_array(one.key[1] for one in scored if one.key[0] == "summary"),
         },
     ).fetchall()
     by_key = {(row["source"], row["seq"]): row for row in rows}

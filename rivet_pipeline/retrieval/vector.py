@@ -63,7 +63,7 @@ def refuse_vector(model: ServingModel | None, vector: NDArray[np.float32]) -> st
 def vector_text(vector: NDArray[np.float32]) -> str:
     """The vector as Postgres reads it, scaled to unit length so that no component overflows a half float."""
     unit = vector.astype(np.float64) / np.linalg.norm(vector.astype(np.float64))
-    return "[" + ",".join(f"{value:.6g}" for value in unit) + "]"
+    return "[" + ",".join(["%.6g"] * unit.size) % tuple(unit.tolist()) + "]"
 
 
 def nearest(

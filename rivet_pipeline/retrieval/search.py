@@ -57,6 +57,17 @@ class _Scored:
     tool_name: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A candidate before its importance is known; `share` is what it keeps of its score."""
+
+    row: dict[str, Any]
+    text: float
+    semantic: float
+    temporal: float
+    share: float
+
+
 def search(
     connection: Connection,
     request: SearchRequest,
@@ -156,36 +167,39 @@ def _score(
     """The best `request.limit` of the candidates in their final order."""
     rows = _features(connection, request, keys, similarities, side, literal=literal)
     any_verbatim = any(row["verbatim"] for row in rows)
-    drafts: list[tuple[float, dict[str, Any], ScoreParts]] = []
+
+    def total(draft: _Draft, importance: float) -> float:
+        score = draft.share * scoring.weighted(
+            text=draft.text,
+            semantic=draft.semantic,
+            temporal=draft.temporal,
+            importance=importance,
+            profile=profile,
+        )
+        return scoring.lift_verbatim(score, bool(draft.row["verbatim"])) if any_verbatim else score
+
+    drafts: list[tuple[float, _Draft]] = []
     for row in rows:
         key: _Key = (row["source"], row["seq"])
         similarity = similarities.get(key, row["similarity"])
-        parts = ScoreParts(
-            text=texts.scores.get(key, 0.0) / texts.best if texts.best > 0 else 0.0,
-            semantic=min(1.0, max(0.0, float(similarity or 0.0))),
-            temporal=scoring.temporal(
-                now=now,
-                created_at=row["at"],
-                last_accessed_at=row["last_accessed_at"],
-                accesses=row["access_count"] or 0,
-                profile=profile,
-            ),
-            importance=_MOST_IMPORTANT,
-        )
-        drafts.append((_total(parts, row, any_verbatim, profile), row, parts))
+        text = texts.scores.get(key, 0.0) / texts.best if texts.best > 0 else 0.0
+        draft = _draft(row, text, min(1.0, max(0.0, float(similarity or 0.0))), now, profile)
+        drafts.append((total(draft, _MOST_IMPORTANT), draft))
     # Telling the type of a memory from its words is the dearest part and moves a score the least, so it is asked in the
     # order of what a row could reach, until nothing further can come into the list.
     drafts.sort(key=lambda draft: draft[0], reverse=True)
     scored: list[_Scored] = []
     reached: list[float] = []
-    for most, row, draft in drafts:
+    for most, draft in drafts:
         if len(reached) == request.limit and most < reached[0]:
             break
+        row = draft.row
         kind = scoring.memory_type(
             row["role"], row["tool_name"], {"kind": row["kind"], "memory_type": row["memory_type"]}, row["head"]
         )
-        parts = replace(draft, importance=scoring.IMPORTANCE[kind])
-        score = _total(parts, row, any_verbatim, profile)
+        importance = scoring.IMPORTANCE[kind]
+        parts = ScoreParts(draft.text, draft.semantic, draft.temporal, importance)
+        score = total(draft, importance)
         scored.append(
             _Scored((row["source"], row["seq"]), row["id"], row["at"], score, parts, row["role"], row["tool_name"])
         )
@@ -195,25 +209,18 @@ def _score(
     return scored[: request.limit]
 
 
-def _total(parts: ScoreParts, row: dict[str, Any], any_verbatim: bool, profile: Profile) -> float:
-    score = (
-        scoring.weighted(
-            text=parts.text,
-            semantic=parts.semantic,
-            temporal=parts.temporal,
-            importance=parts.importance,
-            profile=profile,
-        )
-        * scoring.relevance_factor(text=parts.text, semantic=parts.semantic, profile=profile)
-        * scoring.noise_factor(
-            kind=row["kind"],
-            tool_name=row["tool_name"],
-            role=row["role"],
-            characters=row["characters"],
-            profile=profile,
-        )
+def _draft(row: dict[str, Any], text: float, semantic: float, now: datetime, profile: Profile) -> _Draft:
+    temporal = scoring.temporal(
+        now=now,
+        created_at=row["at"],
+        last_accessed_at=row["last_accessed_at"],
+        accesses=row["access_count"] or 0,
+        profile=profile,
     )
-    return scoring.lift_verbatim(score, bool(row["verbatim"])) if any_verbatim else score
+    share = scoring.relevance_factor(text=text, semantic=semantic, profile=profile) * scoring.noise_factor(
+        kind=row["kind"], tool_name=row["tool_name"], role=row["role"], characters=row["characters"], profile=profile
+    )
+    return _Draft(row, text, semantic, temporal, share)
 
 
 def _features(

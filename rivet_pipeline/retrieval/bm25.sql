@@ -3,7 +3,6 @@
 -- ts_filter leaves of each tsvector only the query's words with their positions, so nothing else is unpacked; lengths
 -- are in bytes of text, which are known without unpacking anything.
 -- A word stands in a tsvector twice (the text and its split form), hence half the positions are its frequency.
--- An age is cut at 10,000 days because exp() raises on underflow.
 WITH docs AS MATERIALIZED (
     SELECT m.seq AS key, m.created_at AS at, octet_length(m.content) + coalesce(octet_length(m.tool_result), 0) AS length,
            ts_filter(setweight(m.content_tsv, 'A', %(lexemes)s::text[]), '{{a}}') AS hits,
@@ -42,18 +41,13 @@ WITH docs AS MATERIALIZED (
     FROM words AS o JOIN weights AS w ON w.term = o.term CROSS JOIN corpus AS c
     GROUP BY o.key
 ), scored AS (
-    SELECT d.key, d.at, coalesce(t.bm25, 0) AS bm25, max(t.bm25) OVER () AS best,
-           least(1, exp(-%(decay)s::float8 * least(10000, greatest(0, extract(
-                        epoch FROM %(now)s::timestamptz - coalesce(d.last_accessed_at, d.at))::float8 / 86400)))
-                    * (1 + %(per_access)s::float8 * least(coalesce(d.access_count, 0), %(max_accesses)s::integer)))
-               AS temporal
+    SELECT d.key, d.at, d.access_count, d.last_accessed_at, coalesce(t.bm25, 0) AS bm25,
+           max(t.bm25) OVER () AS best, coalesce(t.bm25 / greatest(max(t.bm25) OVER (), 1e-9), 0) AS text
     FROM docs AS d LEFT JOIN texts AS t ON t.key = d.key
 ), ranked AS (
-    SELECT key, bm25, best,
-           row_number() OVER (ORDER BY (bm25 > 0) DESC,
-                              %(text_weight)s::float8 * bm25 / nullif(best, 0) + %(temporal_weight)s::float8 * temporal
-                                  DESC NULLS LAST, at DESC, key DESC) AS place
-    FROM scored
+    SELECT a.key, a.bm25, a.best,
+           row_number() OVER (ORDER BY (a.bm25 > 0) DESC, {promise} DESC, a.at DESC, a.key DESC) AS place
+    FROM scored AS a
 )
 SELECT key, bm25, best FROM ranked
 WHERE (place <= %(kept)s AND bm25 > 0) OR key = ANY (%(extra)s::bigint[])

@@ -1,9 +1,10 @@
--- What the parts of a score need to know of each candidate. `head` is enough to tell what kind of memory it is, and
+-- What the parts of a score need to know of each candidate. `head` is enough to tell what kind of memory a user's row is
+-- (the words of others are not asked), and
 -- `characters` (of tool rows only) whether it is a stub;
 -- `similarity` is computed here for rows that the vector arm did not bring, and NULL without a stored vector.
 SELECT 'message' AS source, m.seq, m.id, m.created_at AS at, m.role, m.tool_name,
        coalesce(m.metadata ->> 'kind', 'speech') AS kind, m.metadata ->> 'memory_type' AS memory_type,
-       left(m.content, 500) AS head,
+       CASE WHEN m.role = 'user' THEN left(m.content, 500) ELSE '' END AS head,
        CASE WHEN m.role <> 'tool' AND m.tool_name IS NULL THEN NULL
             ELSE length(btrim(left(m.content, 200))) + coalesce(length(btrim(left(m.tool_result, 200))), 0)
        END AS characters,
@@ -15,7 +16,7 @@ LEFT JOIN ros_access AS a ON a.kind = 'message' AND a.id = m.id
 WHERE m.seq = ANY (%(messages)s::bigint[])
 UNION ALL
 SELECT 'summary', s.seq, s.id, s.latest_at, NULL, NULL, s.kind, s.metadata ->> 'memory_type',
-       left(s.content, 500), NULL,
+       '', NULL,
        a.access_count, a.last_accessed_at, {summary_similarity},
        %(verbatim)s::text IS NOT NULL AND position(%(verbatim)s::text IN lower(s.content)) > 0
 FROM ros_summaries AS s

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,11 @@ def filter_values(request: SearchRequest) -> dict[str, Any]:
         "since": request.since,
         "before": request.before,
     }
+
+
+def number_array(numbers: Iterable[int]) -> str:
+    """Whole numbers as Postgres reads an array of them, many times as quick as binding a list."""
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 @cache

@@ -15,13 +15,15 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from itertools import pairwise
+from typing import Any, LiteralString
 
 from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, statement
-from rivet_pipeline.retrieval.scoring import PROFILE, Profile
+from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
+from rivet_pipeline.retrieval.scoring import PROFILE, Profile, idf
 from rivet_pipeline.retrieval.types import SearchRequest, Source
 
 #: The rarest words of a query that take part; a pasted page has hundreds.
@@ -42,9 +44,22 @@ _TOGETHER = 4.0
 #: The characters that `ros_split` makes words of their own (migration 0001).
 _CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
 
-_TABLES: dict[Source, tuple[str, str, str, sql.SQL]] = {
-    "message": ("ros_messages", "m", "m.created_at", MESSAGE_FILTER),
-    "summary": ("ros_summaries", "s", "s.latest_at", SUMMARY_FILTER),
+#: The common words, rarest first, that an estimate of BM25 takes into account beside the rare ones.
+_MOST_COMMON = 3
+
+#: A long text is thought to hold a word this many times for each mean length of its own; a guess, only to select with.
+_TF_SLOPE = 0.5
+
+#: By source: table, alias, time, length in bytes (as `lexicon.py` counts it), filter.
+_TABLES: dict[Source, tuple[str, str, str, str, sql.SQL]] = {
+    "message": (
+        "ros_messages",
+        "m",
+        "m.created_at",
+        "octet_length(m.content) + coalesce(octet_length(m.tool_result), 0)",
+        MESSAGE_FILTER,
+    ),
+    "summary": ("ros_summaries", "s", "s.latest_at", "octet_length(s.content)", SUMMARY_FILTER),
 }
 
 
@@ -89,22 +104,21 @@ def _quote(lexeme: str) -> str:
 
 def parse_query(connection: Connection, query: str) -> ParsedQuery:
     """The terms of a query with their document frequencies. No terms: only stop words, signs or nothing."""
-    rows = connection.execute(
-        """SELECT t.term, coalesce(l.df, 0) AS df
-           FROM unnest(ros_query_terms(%(query)s)) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term
-           ORDER BY df, t.term LIMIT %(most)s""",
-        {"query": query, "most": 4 * MAX_TERMS},
-    ).fetchall()
     head = connection.execute(
         """SELECT c.documents, c.total_length, c.last_message_seq AS counted_to,
                   coalesce((SELECT max(seq) FROM ros_messages), 0) AS newest,
-                  phraseto_tsquery('pg_catalog.english', ros_split(ros_fold(left(%s, 8000))))::text AS phrase
-           FROM ros_corpus AS c""",
-        [query],
+                  phraseto_tsquery('pg_catalog.english', ros_split(ros_fold(left(%(query)s, 8000))))::text AS phrase,
+                  coalesce(w.terms, '{}') AS terms, coalesce(w.dfs, '{}') AS dfs
+           FROM ros_corpus AS c CROSS JOIN (
+               SELECT array_agg(term) AS terms, array_agg(df) AS dfs
+               FROM (SELECT t.term, coalesce(l.df, 0) AS df
+                     FROM unnest(ros_query_terms(%(query)s)) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term
+                     ORDER BY df, t.term LIMIT %(most)s) AS rarest) AS w""",
+        {"query": query, "most": 4 * MAX_TERMS},
     ).fetchone()
     assert head is not None  # the migration puts the one row there
     documents = int(head["documents"])
-    frequency = {str(row["term"]): float(row["df"]) for row in rows}
+    frequency = {str(term): float(df) for term, df in zip(head["terms"], head["dfs"], strict=True)}
     rows_there = max(documents, int(head["newest"]))
     behind = int(head["newest"]) - int(head["counted_to"])
     if behind > 0:
@@ -151,10 +165,15 @@ def _terms(query: str, frequency: dict[str, float], rows: int) -> list[Term]:
 
 @dataclass(frozen=True, slots=True)
 class _Selector:
-    """One question to the text index and how many rows it is thought to match."""
+    """One question to the text index and how many rows it is thought to match.
+
+    `words` are further ones: tsqueries within the first, and what a row that matches adds to its estimate. Without any
+    all rows are worth the same.
+    """
 
     query: str
     expected: float
+    words: tuple[tuple[str, float], ...] = ()
 
 
 def _selectors(parsed: ParsedQuery, *, literal: bool, budget: int) -> list[_Selector]:
@@ -176,7 +195,12 @@ def _selectors(parsed: ParsedQuery, *, literal: bool, budget: int) -> list[_Sele
                 expected += together
     if literal and parsed.phrase:
         clauses.append(f"({parsed.phrase})")
-    plan = [_Selector(" | ".join(clauses), expected)] if clauses else []
+    plan: list[_Selector] = []
+    if clauses:
+        any_of = " | ".join(clauses)
+        words = [(term.query, _weight(parsed, term)) for term in rare]
+        words += [(f"({any_of}) & {term.query}", _weight(parsed, term)) for term in common[:_MOST_COMMON]]
+        plan.append(_Selector(any_of, expected, tuple(words) if len(words) > 1 else ()))
     if len(common) > 1:
         share = 1.0
         for term in common:
@@ -187,23 +211,30 @@ def _selectors(parsed: ParsedQuery, *, literal: bool, budget: int) -> list[_Sele
     return plan
 
 
+def _weight(parsed: ParsedQuery, term: Term) -> float:
+    return idf(max(parsed.rows, 1), term.df)
+
+
 def select_candidates(
     connection: Connection,
     parsed: ParsedQuery,
     request: SearchRequest,
     *,
     literal: bool = False,
+    now: datetime,
     profile: Profile = PROFILE,
 ) -> dict[Source, list[int]]:
-    """The sequence numbers of rows worth scoring, by table, at most `profile.candidates` a table and question.
+    """The sequence numbers of the rows worth scoring, by table: the most promising of those that hold the rare words.
 
     Finds at least `request.limit` rows whenever so many hold any of the words within the filters.
     """
     found: dict[Source, list[int]] = {"message": [], "summary": []}
     if not parsed.terms:
         return found
+    kept = max(profile.lexical_kept, 4 * request.limit)
     if request.conversation_id is not None:
         plan = [_Selector(" | ".join(term.query for term in parsed.terms), 0.0)]
+        kept = max(kept, profile.candidates)
     else:
         plan = _selectors(parsed, literal=literal, budget=profile.candidates)
     for source in _sources(request):
@@ -211,7 +242,7 @@ def select_candidates(
         for selector in plan:
             if len(known) >= request.limit:
                 break
-            known.update(_match(connection, source, selector, parsed, request, profile))
+            known.update(_match(connection, source, selector, parsed, request, now, kept, profile))
         found[source] = sorted(known)
     return found
 
@@ -223,28 +254,69 @@ def _sources(request: SearchRequest) -> Iterable[Source]:
         yield "summary"
 
 
+@cache
+def _match_statement(source: Source) -> bytes:
+    table, alias, at, length, condition = _TABLES[source]
+    text = sql.SQL(statement("match")).format(
+        table=sql.Identifier(table),
+        alias=sql.Identifier(alias),
+        kind=sql.Literal(source),
+        at=sql.SQL(at),
+        length=sql.SQL(length),
+        filter=condition,
+        promise=_promise("(t.text / best.text)", "t.at"),
+    )
+    return text.as_string().encode()
+
+
+def _promise(text: LiteralString, at: LiteralString) -> sql.Composed:
+    return sql.SQL(statement("promise")).format(text=sql.SQL(text), at=sql.SQL(at))
+
+
 def _match(
     connection: Connection,
     source: Source,
     selector: _Selector,
     parsed: ParsedQuery,
     request: SearchRequest,
+    now: datetime,
+    kept: int,
     profile: Profile,
 ) -> list[int]:
-    table, alias, at, condition = _TABLES[source]
-    text = sql.SQL(statement("match")).format(
-        table=sql.Identifier(table), alias=sql.Identifier(alias), at=sql.SQL(at), filter=condition
+    text = _match_statement(source)
+    values = (
+        filter_values(request)
+        | _profile_values(profile)
+        | {
+            "selector": selector.query,
+            "questions": [question for question, _ in selector.words],
+            "weights": [weight for _, weight in selector.words],
+            "cutoff": _cutoff(connection, source, selector, parsed, profile),
+            "mean_length": parsed.mean_length,
+            "tf_slope": _TF_SLOPE,
+            "now": now,
+            "kept": kept,
+        }
     )
-    values = filter_values(request) | {
-        "selector": selector.query,
-        "cutoff": _cutoff(connection, source, selector, parsed, profile),
-        "budget": profile.candidates,
-    }
     # A plan made for one set of values is wrong for another (a filter, a rare word), hence never a prepared one.
     row = connection.execute(text, values, prepare=False).fetchone()
     if values["cutoff"] is not None and (row is None or row["found"] < request.limit):
         row = connection.execute(text, values | {"cutoff": None}, prepare=False).fetchone()
     return [] if row is None or row["seqs"] is None else list(row["seqs"])
+
+
+def _profile_values(profile: Profile) -> dict[str, Any]:
+    return {
+        "k1": profile.k1,
+        "b": profile.b,
+        "decay": profile.decay_per_day,
+        "per_access": profile.per_access,
+        "max_accesses": profile.max_accesses,
+        "text_weight": profile.text,
+        "temporal_weight": profile.temporal,
+        "faint_share": profile.faint_share,
+        "relevant_from": profile.relevant_from,
+    }
 
 
 def _cutoff(
@@ -258,6 +330,11 @@ def _cutoff(
         "SELECT created_at FROM ros_messages ORDER BY created_at DESC, seq DESC OFFSET %s LIMIT 1", [rows]
     ).fetchone()
     return None if row is None else row["created_at"]
+
+
+@cache
+def _bm25_statement() -> bytes:
+    return sql.SQL(statement("bm25")).format(promise=_promise("a.text", "a.at")).as_string().encode()
 
 
 def score_texts(
@@ -276,28 +353,21 @@ def score_texts(
     """
     keys = [seq if source == "message" else -seq for source, seq in extra]
     rows = connection.execute(
-        sql.SQL(statement("bm25")).format(),
-        {
+        _bm25_statement(),
+        _profile_values(profile)
+        | {
             "terms": [term.name for term in parsed.terms],
             "dfs": [term.df for term in parsed.terms],
             "phrases": [term.query for term in parsed.terms if term.is_phrase],
             "lexemes": list(parsed.lexemes),
-            "messages": sorted({*candidates["message"], *(key for key in keys if key > 0)}),
-            "summaries": sorted({*candidates["summary"], *(-key for key in keys if key < 0)}),
-            "extra": keys,
+            "messages": number_array({*candidates["message"], *(key for key in keys if key > 0)}),
+            "summaries": number_array({*candidates["summary"], *(-key for key in keys if key < 0)}),
+            "extra": number_array(keys),
             "documents": parsed.documents,
             "mean_length": parsed.mean_length,
             "now": now,
             "kept": kept,
-            "k1": profile.k1,
-            "b": profile.b,
-            "decay": profile.decay_per_day,
-            "per_access": profile.per_access,
-            "max_accesses": profile.max_accesses,
-            "text_weight": profile.text,
-            "temporal_weight": profile.temporal,
         },
-        prepare=False,
     ).fetchall()
     scores: dict[tuple[Source, int], float] = {}
     for row in rows:

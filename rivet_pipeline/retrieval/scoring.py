@@ -27,6 +27,8 @@ IMPORTANCE: Mapping[MemoryType, float] = {
     "traffic": 0.3,
 }
 
+_MACHINERY = frozenset({"injected", "notice"})
+
 #: A tool row that says less than this many characters (`[tool call] Bash`) is a stub.
 STUB_CHARACTERS = 40
 
@@ -47,12 +49,15 @@ class Profile:
     #: BM25's saturation and length normalisation, the values of the literature.
     k1: float = 1.2
     b: float = 0.75
-    #: Injected context and tool stubs keep this share of their score.
-    noise_share: float = 0.5
+    #: Injected context, notices and tool stubs keep this share of their score.
+    noise_share: float = 0.35
+    #: A row whose better part of text and semantic is 0 keeps this share of its score; all of it from `relevant_from`.
+    faint_share: float = 0.5
+    relevant_from: float = 0.4
     #: Candidates that one pass of the text index may select, in each table.
-    candidates: int = 2000
+    candidates: int = 4000
     #: Candidates of the text arm that get all their parts, at least.
-    lexical_kept: int = 200
+    lexical_kept: int = 100
     #: Candidates of the vector arm, at least: of messages, and half as many summaries.
     vector_kept: int = 60
 
@@ -104,6 +109,15 @@ def weighted(*, text: float, semantic: float, temporal: float, importance: float
     )
 
 
+def relevance_factor(*, text: float, semantic: float, profile: Profile = PROFILE) -> float:
+    """What share of its score a row keeps: less when neither its words nor its meaning are much of what was asked for.
+
+    Without it a new row that shares one common word with a query would stand above an old one that answers it.
+    """
+    relevance = min(1.0, max(text, semantic) / profile.relevant_from)
+    return profile.faint_share + (1 - profile.faint_share) * relevance
+
+
 def lift_verbatim(score: float, verbatim: bool) -> float:
     """The score of a hit of a literal query: the upper half of the scale belongs to texts that contain it verbatim."""
     return 0.5 + 0.5 * score if verbatim else 0.5 * score
@@ -112,13 +126,15 @@ def lift_verbatim(score: float, verbatim: bool) -> float:
 def noise_factor(
     *, kind: str, tool_name: str | None, role: str | None, characters: int | None, profile: Profile = PROFILE
 ) -> float:
-    """What share of its score a row keeps: less for injected context and for tool rows that say next to nothing.
+    """What share of its score a row keeps: less for machinery and for tool rows that say next to nothing.
+
+    Machinery is injected context and notices (the output of a local command, an interruption, a change of model).
 
     `characters` is the length of a tool row's content and result together, white space at the ends not counted; None
     for other rows, which may be short.
     """
     is_tool = role == "tool" or tool_name is not None
-    if kind == "injected" or (is_tool and characters is not None and characters < STUB_CHARACTERS):
+    if kind in _MACHINERY or (is_tool and characters is not None and characters < STUB_CHARACTERS):
         return profile.noise_share
     return 1.0
 

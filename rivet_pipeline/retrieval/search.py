@@ -9,7 +9,8 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache
+from typing import Any, LiteralString
 from uuid import UUID
 
 import numpy as np
@@ -19,7 +20,7 @@ from psycopg import sql
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, scoring, vector
-from rivet_pipeline.retrieval.filters import statement, tune_session
+from rivet_pipeline.retrieval.filters import number_array, statement, tune_session
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.snippets import make_snippet
 from rivet_pipeline.retrieval.types import Hit, ScoreParts, SearchRequest, SearchResponse, Source
@@ -54,6 +55,17 @@ class _Scored:
     parts: ScoreParts
     role: str | None
     tool_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A candidate before its importance is known; `share` is what it keeps of its score."""
+
+    row: dict[str, Any]
+    text: float
+    semantic: float
+    temporal: float
+    share: float
 
 
 def search(
@@ -115,7 +127,7 @@ def _search(
             return SearchResponse(
                 request.query, [], side.degraded, "the query holds only words that are too common to search for"
             )
-        candidates = lexical.select_candidates(connection, parsed, request, literal=literal, profile=profile)
+        candidates = lexical.select_candidates(connection, parsed, request, literal=literal, now=now, profile=profile)
         texts = lexical.score_texts(
             connection,
             parsed,
@@ -155,36 +167,39 @@ def _score(
     """The best `request.limit` of the candidates in their final order."""
     rows = _features(connection, request, keys, similarities, side, literal=literal)
     any_verbatim = any(row["verbatim"] for row in rows)
-    drafts: list[tuple[float, dict[str, Any], ScoreParts]] = []
+
+    def total(draft: _Draft, importance: float) -> float:
+        score = draft.share * scoring.weighted(
+            text=draft.text,
+            semantic=draft.semantic,
+            temporal=draft.temporal,
+            importance=importance,
+            profile=profile,
+        )
+        return scoring.lift_verbatim(score, bool(draft.row["verbatim"])) if any_verbatim else score
+
+    drafts: list[tuple[float, _Draft]] = []
     for row in rows:
         key: _Key = (row["source"], row["seq"])
         similarity = similarities.get(key, row["similarity"])
-        parts = ScoreParts(
-            text=texts.scores.get(key, 0.0) / texts.best if texts.best > 0 else 0.0,
-            semantic=min(1.0, max(0.0, float(similarity or 0.0))),
-            temporal=scoring.temporal(
-                now=now,
-                created_at=row["at"],
-                last_accessed_at=row["last_accessed_at"],
-                accesses=row["access_count"] or 0,
-                profile=profile,
-            ),
-            importance=_MOST_IMPORTANT,
-        )
-        drafts.append((_total(parts, row, any_verbatim, profile), row, parts))
+        text = texts.scores.get(key, 0.0) / texts.best if texts.best > 0 else 0.0
+        draft = _draft(row, text, min(1.0, max(0.0, float(similarity or 0.0))), now, profile)
+        drafts.append((total(draft, _MOST_IMPORTANT), draft))
     # Telling the type of a memory from its words is the dearest part and moves a score the least, so it is asked in the
     # order of what a row could reach, until nothing further can come into the list.
     drafts.sort(key=lambda draft: draft[0], reverse=True)
     scored: list[_Scored] = []
     reached: list[float] = []
-    for most, row, draft in drafts:
+    for most, draft in drafts:
         if len(reached) == request.limit and most < reached[0]:
             break
+        row = draft.row
         kind = scoring.memory_type(
             row["role"], row["tool_name"], {"kind": row["kind"], "memory_type": row["memory_type"]}, row["head"]
         )
-        parts = replace(draft, importance=scoring.IMPORTANCE[kind])
-        score = _total(parts, row, any_verbatim, profile)
+        importance = scoring.IMPORTANCE[kind]
+        parts = ScoreParts(draft.text, draft.semantic, draft.temporal, importance)
+        score = total(draft, importance)
         scored.append(
             _Scored((row["source"], row["seq"]), row["id"], row["at"], score, parts, row["role"], row["tool_name"])
         )
@@ -194,17 +209,18 @@ def _score(
     return scored[: request.limit]
 
 
-def _total(parts: ScoreParts, row: dict[str, Any], any_verbatim: bool, profile: Profile) -> float:
-    score = scoring.weighted(
-        text=parts.text,
-        semantic=parts.semantic,
-        temporal=parts.temporal,
-        importance=parts.importance,
+def _draft(row: dict[str, Any], text: float, semantic: float, now: datetime, profile: Profile) -> _Draft:
+    temporal = scoring.temporal(
+        now=now,
+        created_at=row["at"],
+        last_accessed_at=row["last_accessed_at"],
+        accesses=row["access_count"] or 0,
         profile=profile,
-    ) * scoring.noise_factor(
+    )
+    share = scoring.relevance_factor(text=text, semantic=semantic, profile=profile) * scoring.noise_factor(
         kind=row["kind"], tool_name=row["tool_name"], role=row["role"], characters=row["characters"], profile=profile
     )
-    return scoring.lift_verbatim(score, bool(row["verbatim"])) if any_verbatim else score
+    return _Draft(row, text, semantic, temporal, share)
 
 
 def _features(
@@ -217,22 +233,26 @@ def _features(
     literal: bool,
 ) -> list[dict[str, Any]]:
     values: dict[str, Any] = {
-        "messages": [seq for source, seq in keys if source == "message"],
-        "summaries": [seq for source, seq in keys if source == "summary"],
+        "messages": number_array(seq for source, seq in keys if source == "message"),
+        "summaries": number_array(seq for source, seq in keys if source == "summary"),
         "verbatim": request.query.lower() if literal and request.mode != "vector" else None,
-        "known_messages": [seq for source, seq in similarities if source == "message"],
-        "known_summaries": [seq for source, seq in similarities if source == "summary"],
+        "known_messages": number_array(seq for source, seq in similarities if source == "message"),
+        "known_summaries": number_array(seq for source, seq in similarities if source == "summary"),
     }
-    parts: dict[str, sql.Composable] = {}
-    for source, alias in (("message", "m"), ("summary", "s")):
-        parts[f"{source}_similarity"] = _similarity(source, alias, side.model)
     if side.query is not None:
         values["vector"] = vector.vector_text(side.query)
-    text = sql.SQL(statement("features")).format(**parts)
-    return connection.execute(text, values, prepare=False).fetchall()
+    return connection.execute(_features_statement(side.model), values).fetchall()
 
 
-def _similarity(source: str, alias: str, model: vector.ServingModel | None) -> sql.Composable:
+@cache
+def _features_statement(model: vector.ServingModel | None) -> bytes:
+    text = sql.SQL(statement("features")).format(
+        message_similarity=_similarity("message", "m", model), summary_similarity=_similarity("summary", "s", model)
+    )
+    return text.as_string().encode()
+
+
+def _similarity(source: Source, alias: LiteralString, model: vector.ServingModel | None) -> sql.Composable:
     if model is None:
         return sql.SQL("NULL::float8")
     known = sql.Placeholder("known_messages" if source == "message" else "known_summaries")
@@ -253,10 +273,9 @@ def _read_hits(connection: Connection, query: str, scored: list[_Scored]) -> lis
     rows = connection.execute(
         statement("read_hits"),
         {
-            "messages": [one.key[1] for one in scored if one.key[0] == "message"],
-            "summaries": [one.key[1] for one in scored if one.key[0] == "summary"],
+            "messages": number_array(one.key[1] for one in scored if one.key[0] == "message"),
+            "summaries": number_array(one.key[1] for one in scored if one.key[0] == "summary"),
         },
-        prepare=False,
     ).fetchall()
     by_key = {(row["source"], row["seq"]): row for row in rows}
     hits: list[Hit] = []

@@ -12,7 +12,7 @@ SNIPPET_CHARACTERS = 300
 _LOOKED_THROUGH = 200_000
 
 _MAX_WORDS = 32
-_MAX_PLACES = 2000
+_MAX_PLACES = 500
 
 _WORD = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+|\\w+")
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
@@ -90,12 +90,13 @@ def _best_start(folded: str, stems: list[str], limit: int) -> int:
 def _places(folded: str, stems: list[str]) -> list[tuple[int, int]]:
     """Where words begin with one of the stems, and with which; CJK is found anywhere."""
     places: list[tuple[int, int]] = []
-    if not stems:
-        return places
-    for match in re.finditer("|".join(f"({re.escape(stem)})" for stem in stems), folded):
-        inside = match.start() > 0 and folded[match.start() - 1].isalnum() and not _CJK.match(match.group())
-        if match.lastindex is not None and not inside:
-            places.append((match.start(), match.lastindex - 1))
-        if len(places) >= _MAX_PLACES:
-            break
-    return places
+    # One find a word is many times as quick as a pattern of all words, which is tried at every character.
+    for index, stem in enumerate(stems):
+        anywhere = _CJK.match(stem) is not None
+        place, found = folded.find(stem), 0
+        while place >= 0 and found < _MAX_PLACES:
+            if anywhere or place == 0 or not folded[place - 1].isalnum():
+                places.append((place, index))
+                found += 1
+            place = folded.find(stem, place + len(stem))
+    return sorted(places)

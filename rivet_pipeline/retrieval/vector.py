@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def refuse_vector(model: ServingModel | None, vector: NDArray[np.float32]) -> st
 def vector_text(vector: NDArray[np.float32]) -> str:
     """The vector as Postgres reads it, scaled to unit length so that no component overflows a half float."""
     unit = vector.astype(np.float64) / np.linalg.norm(vector.astype(np.float64))
-    return "[" + ",".join(f"{value:.6g}" for value in unit) + "]"
+    return "[" + ",".join(["%.6g"] * unit.size) % tuple(unit.tolist()) + "]"
 
 
 def nearest(
@@ -100,16 +101,8 @@ def _nearest_of(
     wanted: int,
 ) -> dict[tuple[Source, int], float]:
     values = filter_values(request) | {"vector": vector_text(vector), "small": _SMALL_SCOPE}
-    names: dict[str, sql.Composable] = {
-        "model": sql.Literal(model.id),
-        "width": sql.Literal(model.dimensions),
-        "kind": sql.Literal(source),
-        "table": sql.Identifier("ros_messages" if source == "message" else "ros_summaries"),
-        "alias": sql.Identifier("m" if source == "message" else "s"),
-        "filter": MESSAGE_FILTER if source == "message" else SUMMARY_FILTER,
-    }
-    if request.conversation_id is None and not _is_small(connection, source, request, names, values):
-        walk = sql.SQL(statement("nearest_walk")).format(**names)
+    if request.conversation_id is None and not _is_small(connection, source, request, values):
+        walk = _statement("nearest_walk", source, model)
         chunks = round(_CHUNKS_PER_ROW * wanted)
         while True:
             rows = connection.execute(walk, values | {"chunks": chunks}, prepare=False).fetchall()
@@ -119,25 +112,40 @@ def _nearest_of(
             if len(rows) < chunks:
                 break
             chunks *= 4
-    exact = sql.SQL(statement("nearest_exact")).format(**names)
+    exact = _statement("nearest_exact", source, model)
     rows = connection.execute(exact, values | {"wanted": wanted}, prepare=False).fetchall()
     return _best_chunks(source, rows)
+
+
+@cache
+def _statement(name: str, source: Source, model: ServingModel) -> bytes:
+    text = sql.SQL(statement(name)).format(
+        model=sql.Literal(model.id),
+        width=sql.Literal(model.dimensions),
+        kind=sql.Literal(source),
+        table=sql.Identifier("ros_messages" if source == "message" else "ros_summaries"),
+        alias=sql.Identifier("m" if source == "message" else "s"),
+        filter=MESSAGE_FILTER if source == "message" else SUMMARY_FILTER,
+    )
+    return text.as_string().encode()
+
+
+_SCOPE_SIZE = sql.SQL(
+    "SELECT count(*) AS n FROM (SELECT 1 FROM ros_messages AS m WHERE {filter} LIMIT %(small)s + 1) AS f"
+).format(filter=MESSAGE_FILTER)
 
 
 def _is_small(
     connection: Connection,
     source: Source,
     request: SearchRequest,
-    names: dict[str, sql.Composable],
     values: dict[str, Any],
 ) -> bool:
     """Whether the filters leave few rows; asked only where an index can answer that quickly."""
     if source != "message" or not (request.agent or request.since or request.before):
         return False
     row = connection.execute(
-        sql.SQL(
-            "SELECT count(*) AS n FROM (SELECT 1 FROM {table} AS {alias} WHERE {filter} LIMIT %(small)s + 1) AS f"
-        ).format(**names),
+        _SCOPE_SIZE,
         values,
         prepare=False,
     ).fetchone()

@@ -191,7 +191,7 @@ def test_a_rare_word_selects_and_common_ones_only_score(connection: Connection) 
     refresh_lexicon(connection)
     parsed = lexical.parse_query(connection, "the parser error zeugma")
     profile = replace(scoring.PROFILE, candidates=10)
-    found = lexical.select_candidates(connection, parsed, SearchRequest("x", limit=1), profile=profile)
+    found = lexical.select_candidates(connection, parsed, SearchRequest("x", limit=1), now=NOW, profile=profile)
     row = connection.execute("SELECT seq FROM ros_messages WHERE id = %s", [rare]).fetchone()
     assert row is not None
     assert found["message"] == [row["seq"]]
@@ -204,7 +204,7 @@ def test_bm25_in_sql_is_that_of_the_scoring_module(connection: Connection) -> No
     add_summary(connection, "alpha beta in a summary")
     refresh_lexicon(connection)
     parsed = lexical.parse_query(connection, "alpha beta")
-    candidates = lexical.select_candidates(connection, parsed, SearchRequest("alpha beta", limit=50))
+    candidates = lexical.select_candidates(connection, parsed, SearchRequest("alpha beta", limit=50), now=NOW)
     result = lexical.score_texts(connection, parsed, candidates, now=NOW, kept=100)
     rows = connection.execute(
         """SELECT 'message' AS source, seq, content, octet_length(content) AS bytes FROM ros_messages
@@ -273,6 +273,66 @@ def test_noise_is_left_out_and_stubs_come_last(connection: Connection) -> None:
     assert found[0] == prose
     assert set(found) == {prose, stub, injected}
     assert ids(find(connection, "quokka", conversation_id=heartbeat).hits) == [beat]
+
+
+def test_machinery_stands_below_speech_that_says_as_much(connection: Connection) -> None:
+    register_model(connection)
+    speech = add_message(
+        connection,
+        "We drop Redis because one Postgres is enough for the queue, and nobody wants to run a second server.",
+        role="assistant",
+        age_days=6,
+        embed=True,
+    )
+    aside = add_message(connection, "Redis is still in the compose file.", role="assistant", age_days=6, embed=True)
+    notice = add_message(
+        connection, "<bash-stdout>drop-redis</bash-stdout>", role="system", metadata={"kind": "notice"}, embed=True
+    )
+    for embedded in (True, False):
+        hits = find(connection, "why did we drop redis", embedded=embedded).hits
+        assert hits[0].id == speech
+        assert ids(hits).index(notice) > ids(hits).index(aside)
+
+
+def test_an_old_exact_answer_stands_above_new_rows_with_one_common_word(connection: Connection) -> None:
+    register_model(connection)
+    wanted = add_message(
+        connection,
+        "We chose the lease table over advisory locks for the scheduler.",
+        role="assistant",
+        age_days=300,
+        embed=True,
+    )
+    for number in range(scoring.PROFILE.lexical_kept + 50):
+        add_message(connection, f"the scheduler ran job {number} today without any trouble", embed=True)
+    for counted in (False, True):
+        if counted:
+            refresh_lexicon(connection)
+        for embedded in (True, False):
+            hits = find(connection, "lease table or advisory locks in the scheduler", embedded=embedded).hits
+            assert hits[0].id == wanted, (counted, embedded)
+            assert hits[0].score > hits[1].score
+
+
+def test_of_more_rows_than_are_scored_exactly_the_best_is_among_them(connection: Connection) -> None:
+    conversation = add_conversation(connection)
+    for number in range(150):
+        add_message(connection, f"zeugma in row {number} and some more words", conversation=conversation)
+    for number in range(150):
+        add_message(connection, f"parser of row {number} and some more words", conversation=conversation)
+    both = add_message(connection, "zeugma of the parser and some more words", conversation=conversation, age_days=90)
+    refresh_lexicon(connection)
+    profile = replace(scoring.PROFILE, lexical_kept=20)
+    parsed = lexical.parse_query(connection, "zeugma parser")
+    request = SearchRequest("zeugma parser", limit=5)
+    found = lexical.select_candidates(connection, parsed, request, now=NOW, profile=profile)
+    row = connection.execute("SELECT seq FROM ros_messages WHERE id = %s", [both]).fetchone()
+    assert row is not None
+    assert row["seq"] in found["message"]
+    assert len(found["message"]) <= 30
+    response = search(connection, request, embed_query=None, now=NOW, profile=profile)
+    # The scale of the text part is that of the best text of all, however old.
+    assert all(hit.parts.text < 0.7 for hit in response.hits)
 
 
 def test_filters_apply_inside_and_find_as_many_as_there_are(connection: Connection) -> None:

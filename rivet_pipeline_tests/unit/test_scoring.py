@@ -111,11 +111,22 @@ def test_queries_of_words(query: str) -> None:
     assert not scoring.looks_literal(query)
 
 
-def test_stubs_and_injected_context_weigh_less() -> None:
+def test_stubs_and_machinery_weigh_less() -> None:
     def factor(kind: str, tool: str | None, characters: int) -> float:
         return scoring.noise_factor(kind=kind, tool_name=tool, role="assistant", characters=characters)
 
     assert factor("injected", None, 5000) < 1
+    assert factor("notice", None, 5000) < 1
     assert factor("speech", "Bash", 16) < 1
     assert factor("speech", "Bash", 400) == 1
     assert factor("speech", None, 3) == 1
+
+
+def test_a_row_that_hardly_holds_what_was_asked_for_weighs_less() -> None:
+    factor = scoring.relevance_factor
+    assert factor(text=0, semantic=0) == scoring.PROFILE.faint_share
+    assert factor(text=1, semantic=0) == factor(text=0, semantic=1) == factor(text=0.4, semantic=0) == 1
+    assert factor(text=0.1, semantic=0) < factor(text=0.1, semantic=0.2) < factor(text=0.3, semantic=0.2) < 1
+    exact = scoring.weighted(text=1, semantic=0, temporal=0, importance=0.6) * factor(text=1, semantic=0)
+    fresh = scoring.weighted(text=0.2, semantic=0, temporal=1, importance=0.6) * factor(text=0.2, semantic=0)
+    assert exact > fresh

@@ -397,7 +397,7 @@ def test_housekeeping_trims_the_event_log_and_keeps_what_was_materialised(pipeli
                SELECT run_id, event, timestamp FROM event_logs WHERE dagster_event_type = 'STEP_START'"""
         )
         before = {row["kind"]: row["n"] for row in log.execute(kinds).fetchall()}
-        assert before["LOG"] == 6 + 10
+        assert before["LOG"] == before["STEP_START"] > 0
         assert trim_event_log(storage_url.replace("postgresql", "postgresql+psycopg2", 1)) == 0
         log.execute("UPDATE event_logs SET timestamp = timestamp - interval '8 days'")
         assert trim_event_log(storage_url) == before["LOG"]

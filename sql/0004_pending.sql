@@ -1,9 +1,9 @@
 -- What is pending, once: sensors, workers, stats and health all read these views.
 --
--- The planner can not know that few conversations are unseen, so it would read whole tables to
--- answer a question that is asked every few seconds: LATERAL, with a LIMIT, OFFSET or aggregate that can not be pulled
--- up, keeps it to the rows of the conversations in question. And a function that looks into the ledger is called for
--- every row it stands beside; an anti-join reads the small ledger once.
+-- The planner can not know that few conversations are unseen, so it would read whole tables to answer a question that is
+-- asked every few seconds: LATERAL, with a LIMIT, OFFSET or aggregate that can not be pulled up, keeps it to the rows of
+-- the conversations in question. And a function that looks into the ledger is called for every row it stands beside; an
+-- anti-join reads the small ledger once.
 
 -- The sizes and waits of summary batches.
 CREATE FUNCTION ros_batch_rules(
@@ -13,6 +13,8 @@ CREATE FUNCTION ros_batch_rules(
 ) LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT 10, 5, interval '15 minutes', 2, interval '4 days', 8, 5, 5, 3 $$;
 
+-- Whether something that failed has to wait. While a model service is down its stage rests as a whole until the next
+-- probe, with one ledger row for all of it: item 'service'.
 CREATE FUNCTION ros_is_blocked(failed_stage text, failed_item text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -25,7 +27,6 @@ $$;
 CREATE VIEW ros_blocked_items AS
 SELECT stage, item FROM ros_failures WHERE next_attempt_at IS NULL OR next_attempt_at > now();
 
--- While a model service is down its stage rests until the next probe, with one ledger row for all of it: item 'service'.
 -- Conversations whose messages a stage has not all seen.
 CREATE VIEW ros_unseen_conversations AS
 SELECT stages.stage, c.id AS conversation_id, c.day, c.revision, c.updated_at,

@@ -43,7 +43,7 @@ class Profile:
     importance: float = 0.1
     #: Decay of the temporal part per day.
     decay_per_day: float = 0.05
-    #: What each access adds, and how many accesses count at most (more would feed itself).
+    #: What each access adds, and how many accesses count at most: from then on the last access alone is what counts.
     per_access: float = 0.02
     max_accesses: int = 25
     #: BM25's saturation and length normalisation, the values of the literature.
@@ -75,12 +75,16 @@ def temporal(
 ) -> float:
     """How fresh a row is, from 0 to 1.
 
-    e^(-decay x days since the last access, else since creation) x (1 + per_access x accesses). A time in the future is
-    an age of 0. Accesses count up to the profile's maximum. The product can reach 1.5 and is cut to 1, so that a score
-    stays within 0 to 1 and the other parts keep their weight. All times aware.
+    e^(-decay x days) x (1 + per_access x accesses), with accesses counted up to the profile's maximum. The days are
+    those since creation for a row that was never returned, and those since the last access for one that was returned
+    `max_accesses` times; in between, each access moves the clock an equal step. Were one access enough, whatever a
+    search happens to return would be new again, and stand above the answer of the next one. A time in the future is an
+    age of 0. The product can reach 1.5 and is cut to 1, so that a score stays within 0 to 1. All times aware.
     """
-    days = max(0.0, (now - (last_accessed_at or created_at)).total_seconds() / 86_400)
     counted = min(max(accesses, 0), profile.max_accesses)
+    created = max(0.0, (now - created_at).total_seconds() / 86_400)
+    accessed = created if last_accessed_at is None else max(0.0, (now - last_accessed_at).total_seconds() / 86_400)
+    days = created + (min(accessed, created) - created) * counted / profile.max_accesses
     return min(1.0, math.exp(-profile.decay_per_day * days) * (1 + profile.per_access * counted))
 
 

@@ -31,6 +31,11 @@ def test_accesses_are_written_by_flush_alone_and_freshen_a_row(connection: Conne
     assert recorder.flush(connection) == 1
     assert recorder.flush(connection) == 0
     assert _stored(connection, message)["access_count"] == 1
+    once = find(connection, "kestrel").hits[0].parts.temporal
+    assert hits[0].parts.temporal < once < 0.1
+    for _ in range(24):
+        recorder.record(hits, at=NOW - timedelta(days=1))
+    recorder.flush(connection)
     assert find(connection, "kestrel").hits[0].parts.temporal > 0.9
 
 

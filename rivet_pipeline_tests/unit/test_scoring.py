@@ -21,11 +21,21 @@ def test_weights_are_the_decided_ones() -> None:
     assert scoring.weighted(text=0.5, semantic=0.2, temporal=0.1, importance=0.6) == pytest.approx(0.3)
 
 
-def test_temporal_decays_by_day_and_counts_from_the_last_access() -> None:
+def test_temporal_decays_by_day_and_counts_from_the_last_access_of_what_is_often_used() -> None:
     created = NOW - timedelta(days=100)
+    last = NOW - timedelta(days=20)
     assert scoring.temporal(now=NOW, created_at=NOW - timedelta(days=10)) == pytest.approx(math.exp(-0.5))
-    used = scoring.temporal(now=NOW, created_at=created, last_accessed_at=NOW - timedelta(days=20), accesses=5)
-    assert used == pytest.approx(math.exp(-1) * 1.1)
+    used = scoring.temporal(now=NOW, created_at=created, last_accessed_at=last, accesses=25)
+    assert used == pytest.approx(math.exp(-1) * 1.5)
+    seldom = scoring.temporal(now=NOW, created_at=created, last_accessed_at=last, accesses=5)
+    assert seldom == pytest.approx(math.exp(-0.05 * (100 - 80 / 5)) * 1.1)
+
+
+def test_being_returned_once_does_not_make_an_old_row_new() -> None:
+    created = NOW - timedelta(days=60)
+    never = scoring.temporal(now=NOW, created_at=created)
+    once = scoring.temporal(now=NOW, created_at=created, last_accessed_at=NOW, accesses=1)
+    assert never < once < 1.25 * never
 
 
 def test_a_thousand_accesses_count_as_twenty_five() -> None:

@@ -9,64 +9,43 @@ from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.summaries.compact import refine_level
 from rivet_pipeline.summaries.factory import summarizer_name
+from rivet_pipeline.summaries.types import Kind
 from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
 
-_MODEL_VERSION = f"{SUMMARY_PIPELINE_VERSION}/{summarizer_name(get_settings())}"
+
+def _level(kind: Kind, made_of: dg.AssetsDefinition, description: str) -> dg.AssetsDefinition:
+    """The asset of one level of the tree, made of the asset below it."""
+
+    @dg.asset(
+        name=f"{kind}_summaries",
+        deps=[made_of],
+        partitions_def=conversation_days,
+        backfill_policy=backfill_policy,
+        group_name="summaries",
+        owners=["team:memory"],
+        kinds={"postgres", "llm"},
+        pool="llm",
+        code_version=f"{SUMMARY_PIPELINE_VERSION}/{summarizer_name(get_settings())}",
+        description=f"{description} With sources, grounding and version; a day whose summaries are of an older version "
+        "or model is made again.",
+    )
+    def level(
+        context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
+    ) -> dg.MaterializeResult[None]:
+        """Redoes what is stale in the run's days, then summarises what has no summary, where it is due."""
+        days = days_of(context.partition_keys)
+        report = refine_level(store.pool, kind, days=days, summarizer=models.summarizer)
+        return materialized(context, store, report)
+
+    return level
 
 
-@dg.asset(
-    deps=[messages],
-    description="Summaries of ten messages each (five after 15 idle minutes, two after four days), with their "
-    "sources, grounding and version. A day whose leaves are of an older version or model is made again.",
-    partitions_def=conversation_days,
-    backfill_policy=backfill_policy,
-    group_name="summaries",
-    owners=["team:memory"],
-    kinds={"postgres", "llm"},
-    pool="llm",
-    code_version=_MODEL_VERSION,
+leaf_summaries = _level(
+    "leaf", messages, "Summaries of ten messages each (five after 15 idle minutes, two after four days)."
 )
-def leaf_summaries(
-    context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
-) -> dg.MaterializeResult[None]:
-    """Redoes stale leaves of the run's days, then summarises the messages that no leaf covers, where due."""
-    report = refine_level(store.pool, "leaf", days=days_of(context.partition_keys), summarizer=models.summarizer)
-    return materialized(context, store, report)
-
-
-@dg.asset(
-    deps=[leaf_summaries],
-    description="Summaries of eight leaves each (five when the conversation is idle).",
-    partitions_def=conversation_days,
-    backfill_policy=backfill_policy,
-    group_name="summaries",
-    owners=["team:memory"],
-    kinds={"postgres", "llm"},
-    pool="llm",
-    code_version=_MODEL_VERSION,
+branch_summaries = _level(
+    "branch", leaf_summaries, "Summaries of eight leaves each (five when the conversation is idle)."
 )
-def branch_summaries(
-    context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
-) -> dg.MaterializeResult[None]:
-    """Redoes stale branches, then summarises the leaves that have no branch, as far as they are due."""
-    report = refine_level(store.pool, "branch", days=days_of(context.partition_keys), summarizer=models.summarizer)
-    return materialized(context, store, report)
-
-
-@dg.asset(
-    deps=[branch_summaries],
-    description="Summaries of five branches each (three when the conversation is idle).",
-    partitions_def=conversation_days,
-    backfill_policy=backfill_policy,
-    group_name="summaries",
-    owners=["team:memory"],
-    kinds={"postgres", "llm"},
-    pool="llm",
-    code_version=_MODEL_VERSION,
+root_summaries = _level(
+    "root", branch_summaries, "Summaries of five branches each (three when the conversation is idle)."
 )
-def root_summaries(
-    context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
-) -> dg.MaterializeResult[None]:
-    """Redoes stale roots, then summarises the branches that have no root, as far as they are due."""
-    report = refine_level(store.pool, "root", days=days_of(context.partition_keys), summarizer=models.summarizer)
-    return materialized(context, store, report)

@@ -144,7 +144,8 @@ def test_two_definitions_do_not_share_what_tests_hand_in() -> None:
 
 def test_asset_bodies_are_short() -> None:
     lengths = dict(bodies())
-    assert set(SPECS) <= set(lengths)
+    # The levels of the summary tree share one function, and so do the two kinds of vectors.
+    assert {"messages", "level", "vectors", "lexicon"} <= set(lengths)
     assert {name: length for name, length in lengths.items() if length > 25} == {}
 
 

@@ -6,6 +6,9 @@ BIN    := $(VENV)/bin
 UV     := $(BIN)/uv
 UV_VERSION := 0.13.9
 
+# Certificates of the system, so that installing works behind a company's own.
+export UV_SYSTEM_CERTS := true
+
 # Without .pyc files every run of Dagster imports three seconds longer.
 unexport PYTHONDONTWRITEBYTECODE
 

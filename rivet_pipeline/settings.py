@@ -6,7 +6,7 @@ table is generated from the field descriptions here (`rivet doctor --settings-ta
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
@@ -149,6 +149,13 @@ class Settings(BaseSettings):
             ZoneInfo(value)
         except (KeyError, ValueError, OSError) as error:
             raise ValueError(f"{value!r} is no IANA time zone; use a name such as Europe/Berlin or UTC") from error
+        return value
+
+    @field_validator("first_day", mode="after")
+    @classmethod
+    def _day_has_come(cls, value: date) -> date:
+        if value > datetime.now(UTC).date():
+            raise ValueError(f"{value} has not come yet; the first partition must be today (UTC) or earlier")
         return value
 
     @property

@@ -10,7 +10,7 @@ from typing import Annotated
 import anyio.to_thread
 import uvicorn
 from fastapi import FastAPI, Query
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from rivet_pipeline.api.dependencies import open_resources
 from rivet_pipeline.api.docs_page import DOCS_CSP, render_docs
@@ -72,6 +72,10 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     app.add_middleware(RequestBoundary)
     for module in (capture, memory, health):
         app.include_router(module.router)
+
+    @app.get("/", include_in_schema=False)
+    def start(_: Annotated[NoQuery, Query()]) -> RedirectResponse:
+        return RedirectResponse("/docs")
 
     @app.get("/docs", include_in_schema=False)
     def docs(_: Annotated[NoQuery, Query()]) -> HTMLResponse:

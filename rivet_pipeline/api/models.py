@@ -64,7 +64,10 @@ class CaptureMessage(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_MESSAGE_EXAMPLE]})
 
-    event_id: Filled = Field(description="Its identity within the conversation; sent again, it is skipped.")
+    event_id: Filled = Field(
+        description="Its identity within the conversation. The same words sent again are skipped; other words under a "
+        "known id are kept beside them."
+    )
     role: Role
     tool_name: str | None = Field(None, description="The tool that was called, if one was.")
     tool_args: Any = Field(None, description="The arguments of the call, any JSON.")

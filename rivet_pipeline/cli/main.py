@@ -1,11 +1,14 @@
 """The `rivet` command: its frame, its exit codes and its errors. One module a command, loaded when it is called.
 
 Exit codes: 0 done (a search without hits too), 1 something is wrong and standard error says what in one line,
-2 the command line is wrong, 130 interrupted.
+2 the command line is wrong, 130 interrupted, 141 nobody reads the output any more.
 """
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -87,17 +90,43 @@ def _root(
 
 def main() -> None:
     """Runs the command line and exits. What a user can put right is one line on standard error, never a stack trace."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that can not show a character gets its escape, not a stack trace.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="rivet")
-    except RivetError as error:
-        _leave(str(error))
+        sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(130)
-    except ValueError as error:
-        line = _settings_line(error)
+    except BrokenPipeError:
+        _drop_output()
+        sys.exit(141)
+    except Exception as error:
+        line = _line_about(error)
         if line is None:
             raise
         _leave(line)
+
+
+def _line_about(error: Exception) -> str | None:
+    """One line about what a person can put right; None about a defect of ours."""
+    psycopg = sys.modules.get("psycopg")
+    if isinstance(error, RivetError):
+        return str(error)
+    if isinstance(error, ValueError):
+        return _settings_line(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        _drop_output()
+        return "the output can not be written: no space is left on its device."
+    if psycopg is not None and isinstance(error, psycopg.Error):
+        return f"the database failed: {' '.join(str(error).split())}. What was stored before stays."
+    return None
+
+
+def _drop_output() -> None:
+    """Sends what Python still holds for standard output nowhere, so that it does not fail once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave(line: str) -> None:

@@ -18,12 +18,14 @@ from types import FrameType
 from typing import Annotated, Any
 
 import httpx
+import psycopg
 import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from rivet_pipeline.cli.processes import (
+    MAX_RESTARTS,
     Program,
     Supervisor,
     end_leftovers,
@@ -31,16 +33,18 @@ from rivet_pipeline.cli.processes import (
     only_one,
     require_free_port,
 )
+from rivet_pipeline.db.embedded import EmbeddedServer
+from rivet_pipeline.db.ledger import try_services_again, waiting_failures
 from rivet_pipeline.db.pending import PendingDay, pending_days
 from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.db.store import dagster_url, embedded_server, prepare, prepare_dagster, stop_unless_used, store_url
-from rivet_pipeline.errors import RivetError
+from rivet_pipeline.errors import RivetError, StoreUnavailableError
 from rivet_pipeline.retrieval.lexicon import is_due
 from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.shipped import shipped
 from rivet_pipeline.stages import STAGES
 from rivet_pipeline.transcripts.importer import import_paths
-from rivet_pipeline.transcripts.store_state import has_imported_from, is_empty, latest_title
+from rivet_pipeline.transcripts.store_state import has_imported_from, holds_only, latest_title
 
 #: What the demo sessions can answer.
 DEMO_QUESTION = "why did we drop redis"
@@ -105,6 +109,8 @@ def up_command(
     with _stop_signals(), only_one(home.run / "up.lock"):
         for name in end_leftovers(home.run / "programs.json"):
             console.print(f"Ended {name}, which an earlier start had left running.")
+        if settings.api_port == settings.dagster_port:
+            raise RivetError(f"the API and Dagster can not share port {settings.api_port}; set RIVETOS_DAGSTER_PORT.")
         require_free_port(settings.api_host, settings.api_port, "RIVETOS_API_PORT")
         require_free_port("127.0.0.1", settings.dagster_port, "RIVETOS_DAGSTER_PORT")
         try:
@@ -145,6 +151,8 @@ def _store(settings: Settings, console: Console) -> Iterator[str]:
         for name in prepare(settings):
             console.print(f"Migration {name} applied")
         prepare_dagster(settings)
+        with connect(store_url(settings)) as connection:
+            try_services_again(connection)
         yield store_url(settings)
     finally:
         if server is not None and not stop_unless_used(server):
@@ -153,7 +161,8 @@ def _store(settings: Settings, console: Console) -> Iterator[str]:
 
 def _import_demo(settings: Settings, url: str, console: Console) -> None:
     with connect(url) as connection:
-        if not is_empty(connection):
+        # Also after a start that was interrupted in the middle of this: what is there already is known.
+        if not holds_only(connection, _DEMO):
             return
     with open_pool(url, max_size=2) as pool:
         for agent in sorted(path for path in _DEMO.iterdir() if path.is_dir()):
@@ -161,7 +170,9 @@ def _import_demo(settings: Settings, url: str, console: Console) -> None:
                 pool, [agent], first_day=settings.first_day, max_line=settings.import_max_line, agent=agent.name
             )
             new = report.messages()["new"]
-            console.print(f"Demo sessions of {agent.name}: {len(report.conversations)} conversations, {new} messages")
+            if new:
+                count = len(report.conversations)
+                console.print(f"Demo sessions of {agent.name}: {count} conversations, {new} messages")
 
 
 def _run(settings: Settings, home: Home, url: str, console: Console, began: float, *, once: bool) -> None:
@@ -172,7 +183,8 @@ def _run(settings: Settings, home: Home, url: str, console: Console, began: floa
         dagster = _address("127.0.0.1", settings.dagster_port)
         console.print(f"API:        {api}/docs")
         console.print(f"Dagster UI: {dagster}")
-        _work_off(url, supervisor, console)
+        watch = _Watch(settings, supervisor, console)
+        _work_off(url, watch, console)
         _print_example(settings, url, api, console)
         console.print(f"\nReady after {time.monotonic() - began:.0f} s.")
         console.print(f"API:        {api}/docs")
@@ -180,8 +192,7 @@ def _run(settings: Settings, home: Home, url: str, console: Console, began: floa
         if not once:
             console.print("New messages are picked up by themselves. Ctrl-C stops everything.")
             while True:
-                for name in supervisor.revive():
-                    console.print(f"{name} had ended and was started again; see {home.logs}.")
+                watch.tend()
                 time.sleep(2.0)
     finally:
         supervisor.stop()
@@ -292,24 +303,62 @@ def _has_dagster_tables(settings: Settings) -> bool:
         return bool(row and row["there"])
 
 
-def _work_off(url: str, supervisor: Supervisor, console: Console) -> None:
+@dataclass(slots=True)
+class _Watch:
+    """Keeps what we started alive, and says so when it had to."""
+
+    settings: Settings
+    supervisor: Supervisor
+    console: Console
+    server_failures: int = 0
+
+    def tend(self) -> None:
+        """Starts again what has ended by itself. Raises `RivetError` when that has failed too often."""
+        if self.settings.pg_url is None:
+            self._tend_server(embedded_server(self.settings))
+        for name in self.supervisor.revive():
+            self.console.print(f"{name} had ended and was started again; its log is in {self.settings.home / 'logs'}.")
+
+    def _tend_server(self, server: EmbeddedServer) -> None:
+        try:
+            if server.start():
+                self.console.print(f"Postgres had ended and was started again; its log is {server.log}.")
+            self.server_failures = 0
+        except StoreUnavailableError:
+            # Right after a kill the old server's memory is still held; the next try may do.
+            self.server_failures += 1
+            if self.server_failures > MAX_RESTARTS:
+                raise
+
+
+def _work_off(url: str, watch: _Watch, console: Console) -> None:
     """Shows what is pending until nothing is. Dagster does the work; this only looks."""
-    with connect(url, application_name="rivet-up") as connection:
-        most: dict[str, int] = {}
-        last_line = 0.0
-        with Live(console=console, refresh_per_second=4, transient=True) as live:
-            while True:
-                pending = pending_days(connection)
-                live.update(_progress(pending, most))
-                if not console.is_terminal and time.monotonic() - last_line > 5.0:
-                    last_line = time.monotonic()
-                    console.print(_progress_line(pending))
-                if not _is_waiting(connection, pending):
-                    break
-                supervisor.revive()
-                time.sleep(0.5)
-        done = ", ".join(f"{stage} {most[stage]}" for stage in STAGES if most.get(stage))
-        console.print(f"Nothing is pending{f' (worked off: {done})' if done else ''}.")
+    most: dict[str, int] = {}
+    shown = ""
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        while True:
+            try:
+                with connect(url, application_name="rivet-up") as connection:
+                    pending = pending_days(connection)
+                    waiting = _is_waiting(connection, pending)
+                    resting = waiting_failures(connection)
+            except (psycopg.OperationalError, StoreUnavailableError):
+                watch.tend()
+                time.sleep(1.0)
+                continue
+            live.update(_progress(pending, most))
+            line = _progress_line(pending)
+            if not console.is_terminal and line != shown:
+                shown = line
+                console.print(line)
+            if not waiting:
+                break
+            watch.tend()
+            time.sleep(0.5)
+    done = ", ".join(f"{stage} {most[stage]}" for stage in STAGES if most.get(stage))
+    console.print(f"Nothing is pending{f' (worked off: {done})' if done else ''}.")
+    if resting:
+        console.print(f"{resting} items rest after failures and are tried again later; `rivet stats` shows why.")
 
 
 def _is_waiting(connection: Connection, pending: list[PendingDay]) -> bool:

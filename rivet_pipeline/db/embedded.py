@@ -9,6 +9,7 @@ its own, because Postgres refuses to run as root.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -71,7 +72,10 @@ class EmbeddedServer:
 
     def is_running(self) -> bool:
         """Whether a server answers for this data folder. Asks the server, not a process id."""
-        return self._client("pg_isready", "-q", "-h", str(self.socket_dir), "-p", "5432").returncode == 0
+        asked = self._client(
+            "pg_isready", "-q", "-h", str(self.socket_dir), "-p", "5432", "-U", "postgres", "-d", "postgres"
+        )
+        return asked.returncode == 0
 
     def start(self) -> bool:
         """Starts the server unless it runs, making its data folder the first time.
@@ -81,8 +85,17 @@ class EmbeddedServer:
         if self.is_running():
             return False
         self._prepare_folders()
-        if not (self.data / "PG_VERSION").exists():
-            self._init()
+        with (self.data.parent / "postgres.lock").open("a") as lock:
+            # One starter at a time; the others find the server running.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.is_running():
+                return False
+            if not (self.data / "PG_VERSION").exists():
+                self._init()
+            self._launch()
+        return True
+
+    def _launch(self) -> None:
         options = " ".join(f"-c {name}='{value}'" for name, value in {**_SERVER_SETTINGS, **self.settings}.items())
         result = self._server_tool(
             "pg_ctl",
@@ -101,7 +114,6 @@ class EmbeddedServer:
             raise StoreUnavailableError(
                 f"the embedded Postgres does not start: {self._reason(result)} (log: {self.log})"
             )
-        return True
 
     def stop(self) -> None:
         """Stops the server, ending open connections. Does nothing when it is not running."""
@@ -142,11 +154,17 @@ class EmbeddedServer:
                 folder.chmod(mode | 0o001)
 
     def _init(self) -> None:
+        """Makes the data folder beside its place and moves it there whole: a half-made one never looks like one."""
+        for leftover in self.data.parent.glob(f"{self.data.name}.new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f"{self.data.name}.new-", dir=self.data.parent))
+        if os.geteuid() == 0:
+            shutil.chown(fresh, _SYSTEM_USER, _SYSTEM_USER)
         # The builtin C.UTF-8 locale knows every letter's case and class, and is the same on every system.
         result = self._server_tool(
             "initdb",
             "-D",
-            str(self.data),
+            str(fresh),
             "-U",
             "postgres",
             "--auth=trust",
@@ -157,9 +175,15 @@ class EmbeddedServer:
             "--no-instructions",
         )
         if result.returncode != 0:
-            for leftover in self.data.iterdir():
-                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+            shutil.rmtree(fresh, ignore_errors=True)
             raise StoreUnavailableError(f"the embedded Postgres can not make its data folder: {self._reason(result)}")
+        try:
+            fresh.replace(self.data)
+        except OSError as error:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise StoreUnavailableError(
+                f"{self.data} holds files that are no Postgres data; move them away and start again."
+            ) from error
 
     def _client(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([str(_binaries() / name), *arguments], capture_output=True, text=True, check=False)

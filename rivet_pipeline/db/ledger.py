@@ -73,6 +73,19 @@ def clear_failures(connection: Connection, *, stage: str, items: Iterable[str]) 
     connection.execute("DELETE FROM ros_failures WHERE stage = %s AND item = ANY(%s)", [stage, list(items)])
 
 
+def try_services_again(connection: Connection) -> int:
+    """Ends the waits of model services that were down: whoever starts anew may have mended them. Returns how many."""
+    return connection.execute(
+        "UPDATE ros_failures SET next_attempt_at = now() WHERE item = %s AND next_attempt_at > now()", [SERVICE]
+    ).rowcount
+
+
+def waiting_failures(connection: Connection) -> int:
+    """How many items, services among them, rest after a failure and so are not pending now."""
+    row = connection.execute("SELECT count(*) AS n FROM ros_blocked_items").fetchone()
+    return int(row["n"]) if row else 0
+
+
 def mark_seen(connection: Connection, *, stage: str, conversation_id: UUID, revision: int) -> None:
     """Says that a stage has nothing left to do in a conversation up to `revision`. Runs in the caller's transaction.
 

@@ -6,6 +6,7 @@ explicit `with connection.transaction()` block, so that no read leaves one open 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,7 +36,8 @@ def _arguments(application_name: str) -> dict[str, Any]:
         "autocommit": True,
         "row_factory": dict_row,
         "options": _SESSION_OPTIONS,
-        "application_name": application_name,
+        # With the process, so that it can tell its own connections from others'.
+        "application_name": f"{application_name} {os.getpid()}",
         "connect_timeout": 10,
     }
 
@@ -58,8 +60,13 @@ def connect(url: str, *, application_name: str = "rivet") -> Connection:
         raise StoreUnavailableError(
             "RIVETOS_PG_URL is not a Postgres address; write postgresql://user:password@host:5432/database"
         ) from error
-    if connection.execute("SELECT to_regtype('halfvec') AS found").fetchone() != {"found": None}:
-        register_vector(connection)
+    try:
+        if connection.execute("SELECT to_regtype('halfvec') AS found").fetchone() != {"found": None}:
+            register_vector(connection)
+    except psycopg.OperationalError as error:
+        # The server went away between its answer and our first question.
+        connection.close()
+        raise explain(error) from error
     return connection
 
 

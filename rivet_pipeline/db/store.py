@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,7 +83,11 @@ def _has_other_clients(server: EmbeddedServer) -> bool:
     try:
         with connect(server.url("postgres"), application_name="rivet-stop") as connection:
             row = connection.execute(
-                "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+                """
+                SELECT 1 FROM pg_stat_activity
+                WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name NOT LIKE %s
+                """,
+                [f"% {os.getpid()}"],
             ).fetchone()
             return row is not None
     except StoreUnavailableError:

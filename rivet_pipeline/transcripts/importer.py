@@ -132,7 +132,9 @@ class ImportReport:
             "messages": self.messages(),
             "damaged_by_reason": self.reasons("damaged"),
             "skipped_by_reason": self.reasons("skipped"),
-            "per_file": [file.as_json() for file in self.files if file.status != "not_a_transcript"],
+            "per_file": [
+                file.as_json() for file in self.files if file.status != "not_a_transcript" or file.path.endswith(SUFFIX)
+            ],
             "missing": self.missing,
         }
 

@@ -7,9 +7,13 @@ from pathlib import Path
 from rivet_pipeline.db.pool import Connection
 
 
-def is_empty(connection: Connection) -> bool:
-    """Whether no message has ever been captured."""
-    return connection.execute("SELECT 1 FROM ros_messages LIMIT 1").fetchone() is None
+def holds_only(connection: Connection, folder: Path) -> bool:
+    """Whether nothing has ever been captured but the transcripts below a folder."""
+    row = connection.execute(
+        "SELECT 1 FROM ros_conversations WHERE NOT starts_with(coalesce(settings ->> 'file', ''), %s) LIMIT 1",
+        [f"{folder}/"],
+    ).fetchone()
+    return row is None
 
 
 def latest_title(connection: Connection) -> str | None:

@@ -5,6 +5,9 @@ The tests of this module share one `rivet up` and follow one another in the orde
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -143,6 +146,22 @@ def test_a_backfill_of_ten_days_with_nothing_to_do_writes_nothing(up: Up) -> Non
     until(lambda: status() in {"COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED"}, 150)
     assert status() == "COMPLETED_SUCCESS"
     assert counts(up) == before
+
+
+def test_a_killed_postgres_and_a_killed_api_are_started_again(up: Up) -> None:
+    server = EmbeddedServer(up.home / "postgres")
+    os.kill(int((server.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+    api = next(entry for entry in json.loads((up.home / "run" / "programs.json").read_text()) if entry["name"] == "api")
+    os.kill(api["pid"], signal.SIGKILL)
+    until(lambda: "Postgres had ended" in up.output and "api had ended" in up.output, 60)
+
+    def found() -> bool:
+        try:
+            return bool(search(up, "zeppelin hangar", mode="fts"))
+        except (httpx.HTTPError, AssertionError):
+            return False
+
+    until(found, 60)
 
 
 def test_killing_everything_loses_no_acknowledged_row_and_the_next_start_catches_up(up: Up) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 from dagster import AssetKey
 from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster_shared.serdes import serialize_value
@@ -20,6 +21,7 @@ from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.db.store import store_url
 from rivet_pipeline.definitions import build_defs, default_jobs, default_schedules, default_sensors, defs
 from rivet_pipeline.settings import Settings, get_settings
+from rivet_pipeline.shipped import shipped
 from rivet_pipeline.stages import STAGES
 from rivet_pipeline.versions import EMBEDDING_VERSION, LEXICON_VERSION, MESSAGES_VERSION, SUMMARY_PIPELINE_VERSION
 
@@ -163,3 +165,10 @@ def test_what_dagster_shows_holds_no_address(monkeypatch: pytest.MonkeyPatch) ->
     assert "idle_conversations" in shown
     assert "very-secret" not in shown
     assert "db.example" not in shown
+
+
+def test_pools_hold_back_runs_and_not_steps() -> None:
+    instance = yaml.safe_load(shipped("dagster.yaml").read_text(encoding="utf-8"))
+    assert instance["concurrency"]["pools"]["granularity"] == "run"
+    assert instance["run_monitoring"]["free_slots_after_run_end_seconds"] <= 30
+    assert instance["telemetry"] == {"enabled": False}

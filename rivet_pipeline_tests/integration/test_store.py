@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -32,12 +36,27 @@ def test_the_server_is_started_migrated_and_stopped_and_keeps_its_data(settings:
         assert connection.execute("SELECT count(*) AS n FROM ros_conversations").fetchone() == {"n": 1}
 
 
-def test_a_server_that_somebody_else_has_come_to_use_is_left_running(settings: Settings) -> None:
+def test_a_server_that_another_program_has_come_to_use_is_left_running(settings: Settings) -> None:
+    code = (
+        "import sys; from rivet_pipeline.db.pool import connect; connection = connect(sys.argv[1]); "
+        "print('connected', flush=True); sys.stdin.read(); connection.close()"
+    )
     with open_store(settings) as url:
-        other = connect(url)
+        other = subprocess.Popen(
+            [sys.executable, "-c", code, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == "connected"
     assert embedded_server(settings).is_running()
-    assert other.execute("SELECT 1 AS one").fetchone() == {"one": 1}
-    other.close()
+    assert other.communicate()[0] == ""
+    assert other.returncode == 0
+
+
+def test_our_own_forgotten_connection_does_not_keep_the_server(settings: Settings) -> None:
+    with open_store(settings) as url:
+        forgotten = connect(url)
+    assert not embedded_server(settings).is_running()
+    forgotten.close()
 
 
 def test_a_server_that_ran_before_is_not_stopped(settings: Settings) -> None:
@@ -80,3 +99,37 @@ def test_dagster_has_a_database_of_its_own_beside_the_store(database_url: str) -
     assert row is not None
     assert row["name"].endswith("_dagster")
     assert store_url(given) == database_url
+
+
+def test_a_first_start_that_is_interrupted_leaves_no_half_made_data(settings: Settings) -> None:
+    code = (
+        "import sys; from pathlib import Path; from rivet_pipeline.db.embedded import EmbeddedServer; "
+        "EmbeddedServer(Path(sys.argv[1])).start()"
+    )
+    server = embedded_server(settings)
+    starter = subprocess.Popen([sys.executable, "-c", code, str(server.data)])
+    deadline = time.monotonic() + 30
+    while not list(server.data.parent.glob("postgres.new-*/base")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    starter.kill()
+    starter.wait()
+    assert not (server.data / "PG_VERSION").exists()
+    with open_store(settings) as url, connect(url) as connection:
+        assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+    assert list(server.data.parent.glob("postgres.new-*")) == []
+
+
+def test_two_may_start_the_server_at_once(settings: Settings) -> None:
+    server = embedded_server(settings)
+    with ThreadPoolExecutor(3) as threads:
+        started = list(threads.map(lambda _: server.start(), range(3)))
+    assert sorted(started) == [False, False, True]
+
+
+def test_files_that_are_no_database_are_left_alone(settings: Settings) -> None:
+    server = embedded_server(settings)
+    server.data.mkdir(parents=True)
+    (server.data / "diary.txt").write_text("mine")
+    with pytest.raises(StoreUnavailableError, match="move them away"):
+        server.start()
+    assert (server.data / "diary.txt").read_text() == "mine"

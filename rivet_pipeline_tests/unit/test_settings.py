@@ -33,7 +33,13 @@ def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("RIVETOS_API_PORT", "70000"), ("RIVETOS_TIMEZONE", "Mars/Olympus"), ("EXPECTED_DIMS", "x")]
+    ("variable", "value"),
+    [
+        ("RIVETOS_API_PORT", "70000"),
+        ("RIVETOS_TIMEZONE", "Mars/Olympus"),
+        ("EXPECTED_DIMS", "x"),
+        ("RIVETOS_FIRST_DAY", "2999-01-01"),
+    ],
 )
 def test_a_bad_value_names_its_variable(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
     monkeypatch.setenv(variable, value)

@@ -25,7 +25,8 @@ async def _json_only(request: Request) -> None:
 async def capture(batch: CaptureBatch, resources: FromApp) -> CaptureAnswer:
     """Stores a batch in one transaction. Once this answers, the messages are durable and can be found by their words.
 
-    A message whose `event_id` is known is skipped, so a batch may be sent again at any time. A late `tool_result` is
+    A message whose `event_id` is known is skipped, so a batch may be sent again at any time; if it says something else,
+    it is kept beside the known one, under an id with a hash. A late `tool_result` is
     filled into its call.
     """
     # A plain function would be run in a thread by FastAPI, and so would its answer's validation: two hops, not one.

@@ -13,11 +13,19 @@ from rivet_pipeline.transcripts.records import Reader
 READERS: tuple[Reader, ...] = (ClaudeCodeReader(), CodexReader())
 
 
+#: How far a file is read for its format when the first 64 KiB do not tell: a pasted picture makes a long line.
+_FAR_HEAD_BYTES = 8 * 1024 * 1024
+
+
 def detect(path: Path) -> Reader | None:
-    """The reader for a file, judged by its name and first 64 KiB; None when none knows it.
+    """The reader for a file, judged by its name and first 64 KiB, else its first 8 MiB; None when none knows it.
 
     Raises `OSError` when the file can not be read.
     """
     with path.open("rb") as stream:
         head = stream.read(HEAD_BYTES)
-    return next((reader for reader in READERS if reader.sniff(path, head)), None)
+        reader = next((reader for reader in READERS if reader.sniff(path, head)), None)
+        if reader is None and len(head) == HEAD_BYTES:
+            head += stream.read(_FAR_HEAD_BYTES)
+            reader = next((reader for reader in READERS if reader.sniff(path, head)), None)
+    return reader

@@ -297,7 +297,7 @@ def test_a_database_that_goes_away_is_503_and_comes_back(client: httpx.Client, c
         admin.execute(
             """
             SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-            WHERE datname = %s AND application_name = 'rivet-api'
+            WHERE datname = %s AND starts_with(application_name, 'rivet-api')
             """,
             [name],
         )

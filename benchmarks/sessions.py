@@ -124,8 +124,10 @@ class Real:
         while length > 0:
             text = self._rng.choice(self._texts)
             start = self._rng.randrange(len(text))
-            parts.append(text[start : start + math.ceil(length * 2 / 3) + 20])
-            length -= len(parts[-1]) + 1
+            part = text[start : start + math.ceil(length * 2 / 3) + 20].strip()
+            if part:
+                parts.append(part)
+                length -= len(part) + 1
         return "\n".join(parts)
 
     def output(self, length: int) -> str:

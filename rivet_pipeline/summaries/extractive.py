@@ -24,6 +24,7 @@ from rivet_pipeline.summaries.signals import (
     DECISION,
     DONE,
     FILLER,
+    HEADER_STOP_WORDS,
     OPEN,
     PREFERENCE,
     PROBLEM,
@@ -151,6 +152,10 @@ def _stem(word: str) -> str:
             if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith(("ss", "us", "is")):
                 return word[: len(word) - len(ending)] + put
     return word
+
+
+#: Terms of words that make no heading.
+_EMPTY_HEADERS = frozenset(form for word in HEADER_STOP_WORDS for form in (word, _stem(word)))
 
 
 def _vectors(texts: Sequence[str]) -> tuple[Matrix, list[dict[str, float]]]:
@@ -407,21 +412,34 @@ def _bullets(ranked: _Ranked, numbers: Sequence[int]) -> list[str]:
 _SURFACE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,8}|[^\W_][\w.-]*[^\W_]|[^\W_]", re.UNICODE)
 
 
-def _header(ranked: _Ranked, numbers: Sequence[int], used: set[str]) -> str:
-    """The strongest terms of a topic as they are written in it, at most three, not those of an earlier header."""
-    strength: dict[str, float] = defaultdict(float)
-    for number in numbers:
-        voice = _VOICE_WEIGHT.get(ranked.statements[number].voice, 1.0)
-        for term, weight in ranked.weights[number].items():
-            strength[term] += weight * voice
+#: An identifier or a name: a sign or a digit inside, a capital behind a small letter, or all capitals.
+_NAME = re.compile(r"\w[._-]\w|\w\d|[a-z][A-Z]|^[A-Z]{2,}$")
+_NAME_WEIGHT = 1.6
+
+
+def _spellings(ranked: _Ranked, numbers: Sequence[int]) -> dict[str, Counter[str]]:
+    """Each term of some statements and how it is written in them."""
     forms: dict[str, Counter[str]] = defaultdict(Counter)
     for number in numbers:
         for match in _SURFACE.finditer(ranked.statements[number].text):
             for term in set(_terms(match.group(0))):
                 forms[term][match.group(0)] += 1
+    return forms
+
+
+def _header(ranked: _Ranked, numbers: Sequence[int], used: set[str]) -> str:
+    """The strongest terms of a topic as they are written in it, at most three, not those of an earlier header."""
+    forms = _spellings(ranked, numbers)
+    strength: dict[str, float] = defaultdict(float)
+    for number in numbers:
+        voice = _VOICE_WEIGHT.get(ranked.statements[number].voice, 1.0)
+        for term, weight in ranked.weights[number].items():
+            # A name tells more of a topic than a common word, however strong that is.
+            named = any(_NAME.search(form) for form in forms[term])
+            strength[term] += weight * voice * (_NAME_WEIGHT if named else 1.0)
     words: list[str] = []
     for term in sorted(strength, key=lambda term: (-round(strength[term], 9), term)):
-        if term in used or term.isdigit() or not forms[term]:
+        if term in used or term.isdigit() or not forms[term] or term in _EMPTY_HEADERS:
             continue
         form = min(forms[term].items(), key=lambda item: (-item[1], len(item[0]), item[0]))[0]
         covered = set(_terms(form))

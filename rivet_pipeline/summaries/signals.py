@@ -124,5 +124,8 @@ FILLER = _any_of(
 #: Points to a sentence before it, without which it says little.
 BACKWARD = re.compile(r"^(?:it|this|that|they|these|those|then|which)\b", re.IGNORECASE)
 
+#: Words that say nothing as the heading of a topic, English and German; a sentence may still turn on them.
+HEADER_STOP_WORDS = frozenset(files(__package__).joinpath("header_stop_words.txt").read_text(encoding="utf-8").split())
+
 #: Words that tell nothing of a text's subject, those of every coding session among them.
 STOP_WORDS = frozenset(files(__package__).joinpath("stop_words.txt").read_text(encoding="utf-8").split())

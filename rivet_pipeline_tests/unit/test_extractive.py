@@ -266,3 +266,18 @@ def test_a_parent_over_free_text_keeps_the_childs_time() -> None:
         "branch", CONVERSATION, children=(child(2, "# Work\n\nThe cache was moved to `redis-2`."),)
     )
     assert "- 2026-04-18T14:00Z opus/summary: The cache was moved to `redis-2`." in summarize(request)
+
+
+def test_a_topic_is_headed_by_its_names_and_not_by_empty_words() -> None:
+    texts = [
+        "Right, three good things today: the port of tide_importer is 8437 and always was.",
+        "Fine, tide_importer answers on 8437 again, it was never really broken.",
+        "Yes, once more: tide_importer keeps 8437, nothing else is right.",
+    ]
+    messages = tuple(message(number, "user", words) for number, words in enumerate(texts))
+    text = summarize(SummaryRequest(kind="leaf", conversation=CONVERSATION, messages=messages))
+    headers = re.findall(r"^\*\*(.+)\*\*$", text, re.MULTILINE)
+    assert any("tide_importer" in header for header in headers)
+    assert not {"right", "fine", "three", "once", "always"} & {
+        word for header in headers for word in header.split(", ")
+    }

@@ -90,6 +90,8 @@ class EmbeddedServer:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.is_running():
                 return False
+            for leftover in self.data.parent.glob(f"{self.data.name}.new-*"):
+                shutil.rmtree(leftover, ignore_errors=True)
             if not (self.data / "PG_VERSION").exists():
                 self._init()
             self._launch()
@@ -155,8 +157,6 @@ class EmbeddedServer:
 
     def _init(self) -> None:
         """Makes the data folder beside its place and moves it there whole: a half-made one never looks like one."""
-        for leftover in self.data.parent.glob(f"{self.data.name}.new-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
         fresh = Path(tempfile.mkdtemp(prefix=f"{self.data.name}.new-", dir=self.data.parent))
         if os.geteuid() == 0:
             shutil.chown(fresh, _SYSTEM_USER, _SYSTEM_USER)

@@ -153,7 +153,8 @@ def test_a_killed_postgres_and_a_killed_api_are_started_again(up: Up) -> None:
     os.kill(int((server.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
     api = next(entry for entry in json.loads((up.home / "run" / "programs.json").read_text()) if entry["name"] == "api")
     os.kill(api["pid"], signal.SIGKILL)
-    until(lambda: "Postgres had ended" in up.output and "api had ended" in up.output, 60)
+    # After a crash Postgres first brings its whole data folder to the disk, which takes its time on a busy one.
+    until(lambda: "Postgres had ended" in up.output and "api had ended" in up.output, 180)
 
     def found() -> bool:
         try:

@@ -116,7 +116,9 @@ def test_a_first_start_that_is_interrupted_leaves_no_half_made_data(settings: Se
     assert not (server.data / "PG_VERSION").exists()
     with open_store(settings) as url, connect(url) as connection:
         assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
-    assert list(server.data.parent.glob("postgres.new-*")) == []
+    # The killed starter's initdb may have gone on writing meanwhile; whatever it left is gone with the next start.
+    with open_store(settings):
+        assert list(server.data.parent.glob("postgres.new-*")) == []
 
 
 def test_two_may_start_the_server_at_once(settings: Settings) -> None:

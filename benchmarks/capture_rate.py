@@ -111,7 +111,7 @@ def posting(port: int, texts: Sequence[str], session: str) -> Store:
             "event_id": f"event-{number}",
             "role": "user" if number % 3 == 0 else "assistant",
             "content": texts[number % len(texts)],
-            "metadata": {"cwd": "/home/ada/work/shop"},
+            "metadata": {"cwd": "/home/ada/src/shop"},
             "created_at": datetime.now(UTC).isoformat(),
         }
         batch = {"session_key": session, "agent": "claude-code", "channel": "cli", "messages": [message]}
@@ -148,7 +148,7 @@ def inserting(url: str, texts: Sequence[str], session: str) -> Store:
                 f"event-{number}",
                 "user" if number % 3 == 0 else "assistant",
                 texts[number % len(texts)],
-                Jsonb({"cwd": "/home/ada/work/shop"}),
+                Jsonb({"cwd": "/home/ada/src/shop"}),
                 datetime.now(UTC),
             ],
         )

@@ -231,7 +231,7 @@ class _Session:
             "parentUuid": parent,
             "isSidechain": False,
             "userType": "external",
-            "cwd": "/home/ada/work/shop",
+            "cwd": "/home/ada/src/shop",
             "sessionId": self.id,
             "version": "2.1.38",
             "gitBranch": "main",

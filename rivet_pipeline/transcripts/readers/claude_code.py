@@ -22,6 +22,7 @@ from rivet_pipeline.transcripts.readers.shared import (
     SHAPE_ERRORS,
     ContentIds,
     RecentSet,
+    Said,
     binary_placeholder,
     head_records,
     join_texts,
@@ -38,7 +39,6 @@ from rivet_pipeline.transcripts.records import (
     Message,
     MessageRecord,
     ReadItem,
-    Role,
     SessionRecord,
     SessionUpdate,
     Skipped,
@@ -93,15 +93,6 @@ _MESSAGE_MEMORY = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """A stretch of text by one speaker, of one kind."""
-
-    role: Role
-    kind: Kind
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Call:
     block: dict[str, Any]
 
@@ -111,7 +102,7 @@ class _Result:
     block: dict[str, Any]
 
 
-_Part = _Said | _Call | _Result
+_Part = Said | _Call | _Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +142,7 @@ class _Queued:
 
     row: _Row
     key: str
-    said: list[_Said] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
 
 
 class ClaudeCodeReader:
@@ -282,7 +273,7 @@ class _Transcript:
             SessionRecord(known.session_key, known.agent, known.channel, title, {**known.settings, **settings})
         )
 
-    def _title_from(self, session: _Session, row: _Row, said: _Said) -> Iterator[SessionUpdate]:
+    def _title_from(self, session: _Session, row: _Row, said: Said) -> Iterator[SessionUpdate]:
         if session.titled or row.sidechain or row.kind or (said.role, said.kind) != ("user", "speech"):
             return
         if title := make_title(_readable(said.text)):
@@ -320,7 +311,7 @@ class _Transcript:
             return
         parts, passed = self._parts(row, blocks)
         if row.type == "user" and self._was_queued(parts):
-            parts = [part for part in parts if not isinstance(part, _Said)]
+            parts = [part for part in parts if not isinstance(part, Said)]
             passed = [*passed, "queued prompt, given before"]
         yield from self._emit(row, parts)
         for reason in passed:
@@ -361,7 +352,7 @@ class _Transcript:
                 )
                 number += 1
             yield Message(session.record, record)
-            if isinstance(part, _Said):
+            if isinstance(part, Said):
                 yield from self._title_from(session, row, part)
 
     def _event_id(self, row: _Row, number: int, *content: str) -> str:
@@ -448,7 +439,7 @@ class _Transcript:
         if operation != "enqueue" or not blocks:
             yield Skipped(row.line, f"queue-operation/{operation}")
             return
-        said = [part for part in self._parts(row, blocks)[0] if isinstance(part, _Said)]
+        said = [part for part in self._parts(row, blocks)[0] if isinstance(part, Said)]
         if said:
             self.held = _Queued(row, _key(said), said)
         else:
@@ -476,7 +467,7 @@ class _Transcript:
         yield from self._emit(_Row(row.line, {**row.value, "type": "queued"}), queued.said)
 
     def _was_queued(self, parts: list[_Part]) -> bool:
-        key = _key([part for part in parts if isinstance(part, _Said)])
+        key = _key([part for part in parts if isinstance(part, Said)])
         for queued in self.expected:
             if queued.key == key:
                 self.expected.remove(queued)
@@ -494,7 +485,7 @@ class _Transcript:
             yield from self._emit(row, _split_prompt(text))
         else:
             kind: Kind = "summary" if subtype in {"compact_boundary", "away_summary"} else "notice"
-            yield from self._emit(row, [_Said("system", kind, text)])
+            yield from self._emit(row, [Said("system", kind, text)])
 
     def _attachment(self, row: _Row) -> Iterator[ReadItem]:
         attachment = row.value["attachment"]
@@ -506,14 +497,14 @@ class _Transcript:
         if not text.strip():
             yield Skipped(row.line, f"attachment/{kind[:60]}")
             return
-        yield from self._emit(row, [_Said("system", "injected", text)])
+        yield from self._emit(row, [Said("system", "injected", text)])
 
     def _queued_command(self, row: _Row, attachment: dict[str, Any]) -> Iterator[ReadItem]:
         blocks = _blocks({"content": attachment.get("prompt")}) or []
         meta = bool(attachment.get("isMeta"))
         parts, _ = self._parts(_Row(row.line, {**row.value, "type": "user", "isMeta": meta}), blocks)
         if attachment.get("commandMode") == "task-notification":
-            parts = [_Said("system", "notice", part.text) for part in parts if isinstance(part, _Said)]
+            parts = [Said("system", "notice", part.text) for part in parts if isinstance(part, Said)]
         if self._was_queued(parts):
             yield Skipped(row.line, "queued prompt, given before")
         else:
@@ -534,16 +525,16 @@ class _Transcript:
         yield from self._message(_Row(row.line, copied, prefix="progress:", kind="progress"))
 
 
-def _append(parts: list[_Part], said: Iterable[_Said]) -> None:
+def _append(parts: list[_Part], said: Iterable[Said]) -> None:
     for part in said:
         last = parts[-1] if parts else None
-        if isinstance(last, _Said) and (last.role, last.kind) == (part.role, part.kind):
-            parts[-1] = _Said(last.role, last.kind, join_texts([last.text, part.text]))
+        if isinstance(last, Said) and (last.role, last.kind) == (part.role, part.kind):
+            parts[-1] = Said(last.role, last.kind, join_texts([last.text, part.text]))
         else:
             parts.append(part)
 
 
-def _key(said: Iterable[_Said]) -> str:
+def _key(said: Iterable[Said]) -> str:
     return content_event_id(" ".join(" ".join(_readable(part.text) for part in said).split()))
 
 
@@ -561,33 +552,33 @@ def _blocks(message: Any) -> list[Any] | None:
     return content if isinstance(content, list) else None
 
 
-def _said(row: _Row, block: Any, kind: str) -> list[_Said]:
+def _said(row: _Row, block: Any, kind: str) -> list[Said]:
     if kind == "text":
         text = block if isinstance(block, str) else text_of(block.get("text"))
         return _spoken(row, text) if text.strip() else []
     if kind == "thinking":
         text = text_of(block.get("thinking"))
-        return [_Said("assistant", "thinking", text)] if text.strip() else []
+        return [Said("assistant", "thinking", text)] if text.strip() else []
     if kind in {"image", "document"}:
         return _spoken(row, _file_text(block))
     return []
 
 
-def _spoken(row: _Row, text: str) -> list[_Said]:
+def _spoken(row: _Row, text: str) -> list[Said]:
     value = row.value
     if row.type == "assistant":
         if value.get("isApiErrorMessage") or mapping(value.get("message")).get("model") == "<synthetic>":
-            return [_Said("system", "notice", text)]
-        return [_Said("assistant", "summary" if _compacts(value) else "speech", text)]
+            return [Said("system", "notice", text)]
+        return [Said("assistant", "summary" if _compacts(value) else "speech", text)]
     if value.get("isCompactSummary"):
-        return [_Said("system", "summary", text)]
+        return [Said("system", "summary", text)]
     if value.get("isMeta"):
-        return [_Said("system", "injected", text)]
+        return [Said("system", "injected", text)]
     if mapping(value.get("origin")).get("kind") == "task-notification":
-        return [_Said("system", "notice", text)]
+        return [Said("system", "notice", text)]
     said = _split_prompt(text)
     if _compacts(value):
-        return [_Said(part.role, "replay", part.text) for part in said]
+        return [Said(part.role, "replay", part.text) for part in said]
     return said
 
 
@@ -596,41 +587,41 @@ def _compacts(value: dict[str, Any]) -> bool:
     return text_of(value.get("agentId")).startswith("acompact")
 
 
-def _split_prompt(text: str) -> list[_Said]:
+def _split_prompt(text: str) -> list[Said]:
     """A prompt as the user's words and what the harness put before and behind them."""
     if _COMMAND.match(text):
         arguments = _COMMAND_ARGS.search(text)
-        return [_Said("user", "speech" if arguments and arguments.group(1) else "notice", text)]
+        return [Said("user", "speech" if arguments and arguments.group(1) else "notice", text)]
     if _BARE_COMMAND.fullmatch(text):
-        return [_Said("user", "notice", text)]
+        return [Said("user", "notice", text)]
     if text.startswith(_CAVEAT):
-        return [_Said("system", "injected", text)]
+        return [Said("system", "injected", text)]
     if text.startswith(_INTERRUPTED):
-        return [_Said("system", "notice", text)]
+        return [Said("system", "notice", text)]
     if text.startswith(_CONTINUED):
-        return [_Said("system", "summary", text)]
+        return [Said("system", "summary", text)]
     before, rest = _cut_front(text)
     rest, behind = _cut_back(rest)
-    own = [_Said("user", "speech", rest)] if rest.strip() else []
+    own = [Said("user", "speech", rest)] if rest.strip() else []
     return [*before, *own, *behind]
 
 
-def _cut_front(text: str) -> tuple[list[_Said], str]:
+def _cut_front(text: str) -> tuple[list[Said], str]:
     said: list[_Part] = []
     position = 0
     while match := _MARKED_UP.match(text, position):
         tag = match["tag"]
         if tag not in _INJECTED_TAGS and tag not in _NOTICE_TAGS:
             break
-        _append(said, [_Said("system", "injected" if tag in _INJECTED_TAGS else "notice", match.group().lstrip())])
+        _append(said, [Said("system", "injected" if tag in _INJECTED_TAGS else "notice", match.group().lstrip())])
         position = match.end()
-    return [part for part in said if isinstance(part, _Said)], text[position:].lstrip() if position else text
+    return [part for part in said if isinstance(part, Said)], text[position:].lstrip() if position else text
 
 
-def _cut_back(text: str) -> tuple[str, list[_Said]]:
-    said: list[_Said] = []
+def _cut_back(text: str) -> tuple[str, list[Said]]:
+    said: list[Said] = []
     while text.rstrip().endswith(_REMINDER_END) and (start := text.rfind(_REMINDER_START)) >= 0:
-        said.insert(0, _Said("system", "injected", text[start:].rstrip()))
+        said.insert(0, Said("system", "injected", text[start:].rstrip()))
         text = text[:start].rstrip()
     return text, said
 

@@ -23,6 +23,7 @@ from rivet_pipeline.transcripts.lines import Line, read_lines
 from rivet_pipeline.transcripts.readers.shared import (
     SHAPE_ERRORS,
     RecentSet,
+    Said,
     binary_placeholder,
     head_records,
     join_texts,
@@ -122,15 +123,6 @@ _ENDED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """A stretch of text by one speaker, of one kind."""
-
-    role: Role
-    kind: Kind
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Row:
     """One record of the file, out of its envelope."""
 
@@ -159,7 +151,7 @@ class _Sayings:
         self._given: Counter[int] = Counter()
         self._by_form: defaultdict[str, Counter[int]] = defaultdict(Counter)
 
-    def take(self, form: str, said: _Said) -> str | None:
+    def take(self, form: str, said: Said) -> str | None:
         """The event id of a saying that was not given yet; None when this is the second form of one that was."""
         content_id = _content_id(said)
         key = _small(content_id)
@@ -170,12 +162,12 @@ class _Sayings:
         self._given[key] += 1
         return content_id if self._given[key] == 1 else f"{content_id}:{self._given[key]}"
 
-    def was_given(self, said: _Said) -> bool:
+    def was_given(self, said: Said) -> bool:
         """Whether the text was said at all."""
         return _small(_content_id(said)) in self._given
 
 
-def _content_id(said: _Said) -> str:
+def _content_id(said: Said) -> str:
     thought = "thinking" if said.kind == "thinking" else ""
     return content_event_id(said.role, thought, " ".join(said.text.split()))
 
@@ -336,7 +328,7 @@ class _Rollout:
 
     # What is said
 
-    def _say(self, row: _Row, form: str, said: Iterable[_Said], **known: Any) -> Iterator[ReadItem]:
+    def _say(self, row: _Row, form: str, said: Iterable[Said], **known: Any) -> Iterator[ReadItem]:
         given = False
         for part in said:
             event_id = self.said.take(form, part)
@@ -355,13 +347,13 @@ class _Rollout:
         if not given:
             yield Skipped(row.line, f"{form}, said before")
 
-    def _after_abort(self, part: _Said) -> _Said:
+    def _after_abort(self, part: Said) -> Said:
         """The prompt of an aborted turn is given to the model once more, word for word: that is not said again."""
         if (part.role, part.kind) != ("user", "speech"):
             return part
         repeated = self.aborted and part.text == self.last_prompt
         self.aborted, self.last_prompt = False, part.text
-        return _Said("user", "replay", part.text) if repeated else part
+        return Said("user", "replay", part.text) if repeated else part
 
     def _title_from(self, text: str) -> Iterator[ReadItem]:
         if not self.titled and not text.startswith("[image") and (title := make_title(text)):
@@ -387,7 +379,7 @@ class _Rollout:
             return self._say(row, "response_item", _message(payload), message_id=payload.get("id"))
         if row.type == "reasoning":
             parts = [*(payload.get("summary") or []), *(payload.get("content") or [])]
-            said = [_Said("assistant", "thinking", text) for part in parts if (text := _block_text(part)).strip()]
+            said = [Said("assistant", "thinking", text) for part in parts if (text := _block_text(part)).strip()]
             return self._say(row, "response_item", said, message_id=payload.get("id")) if said else []
         if row.type == "agent_message":
             return self._agent_message(row)
@@ -401,7 +393,7 @@ class _Rollout:
         """A message of one agent to another."""
         text = _blocks_text(row.payload.get("content"))
         known = {key: row.payload.get(key) for key in ("author", "recipient")}
-        return self._say(row, "agent to agent", [_Said("assistant", "speech", text)], **known) if text.strip() else []
+        return self._say(row, "agent to agent", [Said("assistant", "speech", text)], **known) if text.strip() else []
 
     def _event(self, row: _Row) -> Iterable[ReadItem]:
         payload, kind = row.payload, row.type
@@ -413,7 +405,7 @@ class _Rollout:
             return self._ended(row, kind, payload)
         if kind == "exited_review_mode":
             text = _review_text(mapping(payload.get("review_output")))
-            return self._say(row, kind, [_Said("assistant", "speech", text)]) if text else []
+            return self._say(row, kind, [Said("assistant", "speech", text)]) if text else []
         if kind == "thread_name_updated":
             return self._renamed(payload)
         if kind in _NOTICES:
@@ -426,7 +418,7 @@ class _Rollout:
         if role == "user":
             said = [*_prompt(text), *(_shown(picture) for picture in row.payload.get("images") or [])]
         else:
-            said = [_Said(role, kind, text)] if text.strip() else []
+            said = [Said(role, kind, text)] if text.strip() else []
         return self._say(row, row.type, said) if said else []
 
     def _completed(self, row: _Row, item: dict[str, Any]) -> Iterable[ReadItem]:
@@ -435,10 +427,10 @@ class _Rollout:
             return self._say(row, form, _prompt(_blocks_text(item.get("content"))))
         if kind in {"AgentMessage", "Plan"}:
             text = _blocks_text(item.get("content")) or text_of(item.get("text"))
-            return self._say(row, form, [_Said("assistant", "speech", text)]) if text.strip() else []
+            return self._say(row, form, [Said("assistant", "speech", text)]) if text.strip() else []
         if kind == "Reasoning":
             texts = [*(item.get("summary_text") or []), *(item.get("raw_content") or [])]
-            said = [_Said("assistant", "thinking", text_of(text)) for text in texts if text_of(text).strip()]
+            said = [Said("assistant", "thinking", text_of(text)) for text in texts if text_of(text).strip()]
             return self._say(row, form, said) if said else []
         if kind in _ENDED:
             return self._ended(row, kind, {"call_id": item.get("id"), **item})
@@ -452,7 +444,7 @@ class _Rollout:
         if not texts:
             return []
         text = f"turn aborted: {texts[0]}" if kind == "turn_aborted" else join_texts(texts)
-        return self._say(row, f"event_msg/{kind}", [_Said("system", "notice", text)])
+        return self._say(row, f"event_msg/{kind}", [Said("system", "notice", text)])
 
     def _renamed(self, payload: dict[str, Any]) -> Iterator[ReadItem]:
         if title := make_title(text_of(payload.get("thread_name"))):
@@ -460,13 +452,13 @@ class _Rollout:
 
     def _bare_error(self, row: _Row) -> Iterable[ReadItem]:
         text = text_of(row.payload.get("text") or row.payload.get("message"))
-        return self._say(row, "error", [_Said("system", "notice", text)]) if text.strip() else []
+        return self._say(row, "error", [Said("system", "notice", text)]) if text.strip() else []
 
     def _compacted(self, row: _Row) -> Iterator[ReadItem]:
         """A summary of what was said, and the history it leaves, of which only what was never heard is kept."""
         text = text_of(row.payload.get("message"))
         if text.strip():
-            yield from self._say(row, "compacted", [_Said("system", "summary", text)])
+            yield from self._say(row, "compacted", [Said("system", "summary", text)])
         history = row.payload.get("replacement_history") or []
         parts = [part for item in history if "role" in mapping(item) for part in _message(item)]
         unheard = [part for part in parts if not self.said.was_given(part)]
@@ -574,7 +566,7 @@ def _open(line: Line) -> _Row:
     return _Row(line.number, kind or text_of(value.get("record_type"))[:80], value, time)
 
 
-def _message(payload: dict[str, Any]) -> list[_Said]:
+def _message(payload: dict[str, Any]) -> list[Said]:
     role = payload.get("role")
     content = payload.get("content", payload.get("message"))
     blocks = content if isinstance(content, list) else [content]
@@ -584,42 +576,42 @@ def _message(payload: dict[str, Any]) -> list[_Said]:
     if role == "user":
         return [*_prompts(texts), *pictures]
     text = join_texts(texts)
-    said = [_Said("assistant", "speech", text)] if role == "assistant" else [_Said("system", "injected", text)]
-    return [*(said if text.strip() else []), *(_Said(said[0].role, said[0].kind, shown.text) for shown in pictures)]
+    said = [Said("assistant", "speech", text)] if role == "assistant" else [Said("system", "injected", text)]
+    return [*(said if text.strip() else []), *(Said(said[0].role, said[0].kind, shown.text) for shown in pictures)]
 
 
-def _prompts(texts: Iterable[str]) -> list[_Said]:
+def _prompts(texts: Iterable[str]) -> list[Said]:
     """The parts of one prompt: what is speech in them is one saying."""
     parts = [part for text in texts for part in _prompt(text)]
     speech = join_texts([part.text for part in parts if part.kind == "speech"])
     rest = [part for part in parts if part.kind != "speech"]
-    return [*rest, _Said("user", "speech", speech)] if speech else rest
+    return [*rest, Said("user", "speech", speech)] if speech else rest
 
 
-def _prompt(text: str) -> list[_Said]:
+def _prompt(text: str) -> list[Said]:
     """A prompt as the user's words and what the harness put in front of them."""
-    said: list[_Said] = []
+    said: list[Said] = []
     if text.startswith(_IDE_CONTEXT):
         request = _IDE_REQUEST.search(text)
         end = request.end() if request else len(text)
-        said, text = [_Said("system", "injected", text[:end].rstrip())], text[end:].strip()
+        said, text = [Said("system", "injected", text[:end].rstrip())], text[end:].strip()
     elif text.startswith(_AGENTS_FILE):
         end = text.find("</INSTRUCTIONS>")
         end = len(text) if end < 0 else end + len("</INSTRUCTIONS>")
-        said, text = [_Said("system", "injected", text[:end])], text[end:].strip()
+        said, text = [Said("system", "injected", text[:end])], text[end:].strip()
     position = 0
     while match := _WRAPPED.match(text, position):
         tag = match["tag"]
         if tag not in _INJECTED_TAGS and tag not in _NOTICE_TAGS:
             break
-        said.append(_Said("system", "injected" if tag in _INJECTED_TAGS else "notice", match.group().strip()))
+        said.append(Said("system", "injected" if tag in _INJECTED_TAGS else "notice", match.group().strip()))
         position = match.end()
     text = text[position:].lstrip() if position else text
-    return [*said, _Said("user", "speech", text)] if text.strip() else said
+    return [*said, Said("user", "speech", text)] if text.strip() else said
 
 
-def _shown(picture: Any) -> _Said:
-    return _Said("user", "speech", binary_placeholder("image", None, mapping(picture).get("url") or picture))
+def _shown(picture: Any) -> Said:
+    return Said("user", "speech", binary_placeholder("image", None, mapping(picture).get("url") or picture))
 
 
 def _is_picture(block: Any) -> bool:

@@ -6,11 +6,13 @@ import io
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from rivet_pipeline.transcripts.cleaning import content_event_id
 from rivet_pipeline.transcripts.lines import Line, read_lines
+from rivet_pipeline.transcripts.records import Kind, Role
 
 #: How much of a file a reader is shown to recognise it.
 HEAD_BYTES = 64 * 1024
@@ -23,6 +25,15 @@ _MILLISECONDS = 1_000_000_000_000
 
 #: What a record of an unexpected shape raises on its way through a reader.
 SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A stretch of text by one speaker, of one kind."""
+
+    role: Role
+    kind: Kind
+    text: str
 
 
 def parse_time(value: Any) -> datetime | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,14 +25,14 @@ from psycopg.types.json import Jsonb
 from rivet_pipeline.db.pool import Connection, Pool, connect
 from rivet_pipeline.errors import StoreUnavailableError
 from rivet_pipeline.transcripts.ingest import write_batch
-from rivet_pipeline.transcripts.lines import TOO_LONG
-from rivet_pipeline.transcripts.readers import detect
+from rivet_pipeline.transcripts.lines import TOO_LONG, without_compression
+from rivet_pipeline.transcripts.readers import detect, may_be_transcript
+from rivet_pipeline.transcripts.reading import Reader, Reading, SourceState
 from rivet_pipeline.transcripts.records import (
     Damaged,
     Incomplete,
     Message,
     MessageRecord,
-    Reader,
     ReadItem,
     SessionRecord,
     SessionUpdate,
@@ -46,8 +47,8 @@ IMPORT_VERSION = 1
 BATCH_ITEMS = 200
 BATCH_CHARACTERS = 4_000_000
 
-#: The only kind of file that is looked into.
-SUFFIX = ".jsonl"
+#: A source that has not changed for this long, in seconds, is taken as no longer written.
+SETTLED_AFTER = 60.0
 
 #: A file that mixes many conversations keeps at most this many of them waiting.
 _OPEN_CONVERSATIONS = 64
@@ -133,7 +134,9 @@ class ImportReport:
             "damaged_by_reason": self.reasons("damaged"),
             "skipped_by_reason": self.reasons("skipped"),
             "per_file": [
-                file.as_json() for file in self.files if file.status != "not_a_transcript" or file.path.endswith(SUFFIX)
+                file.as_json()
+                for file in self.files
+                if file.status != "not_a_transcript" or without_compression(Path(file.path)).suffix == ".jsonl"
             ],
             "missing": self.missing,
         }
@@ -203,7 +206,7 @@ def _walk_one(
         children = sorted(path.iterdir(), key=_order) if stat.S_ISDIR(status.st_mode) else []
     except OSError as error:
         # A dangling link of another name is nobody's transcript; a missing path that was named is reported as such.
-        if (path.suffix == SUFFIX or path.is_dir()) and not (named and not os.path.lexists(path)):
+        if (may_be_transcript(path) or path.is_dir()) and not (named and not os.path.lexists(path)):
             report.files.append(FileReport(_shown(path), "unreadable", problem=error.strerror or str(error)))
         return
     if stat.S_ISREG(status.st_mode):
@@ -251,28 +254,29 @@ class _Importer:
     def file(self, path: Path, meter: _Meter) -> FileReport:
         """Imports a file unless it is as it was when it was last read to its end."""
         try:
-            status = path.stat()
-            reader = detect(path) if path.suffix == SUFFIX else None
+            reader = detect(path)
+            if reader is None:
+                return FileReport(_shown(path), "not_a_transcript")
+            path = path.resolve()
+            state = reader.state(path)
         except OSError as error:
             return FileReport(_shown(path), "unreadable", problem=error.strerror or str(error))
-        if reader is None:
-            return FileReport(_shown(path), "not_a_transcript")
-        path = path.resolve()
         ledger = _Ledger(self._connection, path, self._agent, self._max_line)
-        known = ledger.unchanged(status)
+        known = ledger.unchanged(state)
         if known is not None:
             return known
-        report = self._read(path, reader, meter)
+        settled = time.time() - state.mtime_ns / 1e9 >= SETTLED_AFTER
+        report = self._read(path, reader, meter, settled=settled)
         if report.status == "read":
-            ledger.remember(status, report)
+            ledger.remember(state, report)
         return report
 
-    def _read(self, path: Path, reader: Reader, meter: _Meter) -> FileReport:
+    def _read(self, path: Path, reader: Reader, meter: _Meter, *, settled: bool) -> FileReport:
         report = FileReport(_shown(path), "read", reader.harness)
         batches = _Batches(self._connection, self._first_day, report)
-        agent = self._agent or reader.agent
+        how = Reading(self._agent or reader.agent, self._max_line, meter.advance, settled=settled)
         try:
-            for item in reader.read(path, agent=agent, max_line=self._max_line, advance=meter.advance):
+            for item in reader.read(path, how):
                 _count(report, item)
                 batches.take(item)
         except OSError as error:
@@ -288,7 +292,7 @@ def _count(report: FileReport, item: ReadItem) -> None:
         report.skipped += 1
         report.skipped_by_reason[item.reason] += 1
     elif isinstance(item, Incomplete):
-        report.status, report.problem = "incomplete", f"line {item.line} is not finished yet"
+        report.status, report.problem = "incomplete", f"what begins at line {item.line} is not finished yet"
 
 
 def _damage(report: FileReport, reason: str) -> None:
@@ -425,11 +429,11 @@ class _Ledger:
         identity = os.fsencode(path) + b"\x00" + (agent or "").encode("utf-8", "replace")
         self._key = hashlib.md5(identity, usedforsecurity=False).hexdigest()
 
-    def unchanged(self, status: os.stat_result) -> FileReport | None:
+    def unchanged(self, state: SourceState) -> FileReport | None:
         """The report of the last reading when the file is still the same, its messages all known; else None."""
         row = self._connection.execute(
             "SELECT counts FROM ros_import_files WHERE path_hash = %s AND size = %s AND mtime_ns = %s",
-            [self._key, status.st_size, status.st_mtime_ns],
+            [self._key, state.size, state.mtime_ns],
         ).fetchone()
         if row is None or row["counts"].get("version") != IMPORT_VERSION:
             return None
@@ -449,7 +453,7 @@ class _Ledger:
             skipped_by_reason=skipped,
         )
 
-    def remember(self, status: os.stat_result, report: FileReport) -> None:
+    def remember(self, state: SourceState, report: FileReport) -> None:
         """Notes that the file, as it was before it was read, needs no reading again."""
         counts = {
             "version": IMPORT_VERSION,
@@ -466,5 +470,5 @@ class _Ledger:
             ON CONFLICT (path_hash) DO UPDATE SET
                 size = excluded.size, mtime_ns = excluded.mtime_ns, counts = excluded.counts, finished_at = now()
             """,
-            [self._key, self._path, status.st_size, status.st_mtime_ns, Jsonb(counts)],
+            [self._key, self._path, state.size, state.mtime_ns, Jsonb(counts)],
         )

@@ -7,13 +7,18 @@ is counted, and no line touches its neighbours.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from rivet_pipeline.transcripts.records import Advance, Damaged, Incomplete
+from rivet_pipeline.transcripts.records import Advance, Damaged, Incomplete, Paused
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 TOO_LONG = "line too long"
 NOT_JSON = "not JSON"
@@ -46,23 +51,79 @@ class Line:
     value: dict[str, Any]
 
 
-LineItem = Line | Damaged | Incomplete
+LineItem = Line | Damaged | Incomplete | Paused
+
+#: How compressed transcripts end.
+COMPRESSIONS = frozenset({".zst", ".zstd"})
 
 
-def read_lines(stream: BinaryIO, *, max_line: int, advance: Advance | None = None) -> Iterator[LineItem]:
+def without_compression(path: Path) -> Path:
+    """The path without the ending of a compression: `a.jsonl.zst` is `a.jsonl`."""
+    return path.with_suffix("") if path.suffix in COMPRESSIONS else path
+
+
+def open_stream(path: Path) -> BinaryIO:
+    """Opens a transcript for reading, decompressed. Raises `OSError` when it can not be read; so does the stream."""
+    if path.suffix in COMPRESSIONS:
+        return cast(BinaryIO, io.BufferedReader(_Decompressed(path), _STEP))
+    return path.open("rb")
+
+
+class _Decompressed(io.RawIOBase):
+    """A zstd file, all its frames: whoever appends to one adds a frame."""
+
+    def __init__(self, path: Path) -> None:
+        import zstandard
+
+        self._error = zstandard.ZstdError
+        self._file = path.open("rb")
+        self._inner = zstandard.ZstdDecompressor().stream_reader(self._file, read_across_frames=True)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        try:
+            return self._inner.readinto(buffer)
+        except self._error as error:
+            raise OSError(f"not a sound zstd file: {error}") from error
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def read_lines(
+    stream: BinaryIO, *, max_line: int, advance: Advance | None = None, follow: bool = False
+) -> Iterator[LineItem]:
     """The records of a binary stream, in order; memory is bounded by `max_line` bytes and what they decode to.
 
     A longer line is stepped over and counted as damaged. Bytes that are not UTF-8 become U+FFFD. Blank lines are
-    ignored. A last line without an end is given when it is whole and reported as incomplete when it is not.
+    ignored. A last line without an end is given when it is whole and reported as incomplete when it is not. With
+    `follow`, for which the stream must be seekable, `Paused` is given instead whenever no ended line is left.
     """
     number = 0
-    while raw := stream.readline(max_line + 1):
-        number += 1
+    while True:
+        start = stream.tell() if follow else 0
+        raw = stream.readline(max_line + 1)
         size = len(raw)
         ended = raw.endswith(b"\n")
+        if follow and not ended and size <= max_line:
+            stream.seek(start)
+            yield Paused()
+            continue
+        if not raw:
+            return
+        number += 1
         if size > max_line and not ended:
             del raw
-            size += _skip_rest(stream)
+            while not ended:
+                skipped, ended = _skip_rest(stream)
+                size += skipped
+                if not follow:
+                    break
+                if not ended:
+                    yield Paused()
             yield Damaged(number, TOO_LONG)
         else:
             if number == 1:
@@ -74,13 +135,14 @@ def read_lines(stream: BinaryIO, *, max_line: int, advance: Advance | None = Non
             advance(size)
 
 
-def _skip_rest(stream: BinaryIO) -> int:
+def _skip_rest(stream: BinaryIO) -> tuple[int, bool]:
+    """Steps over the rest of a line: how many bytes that was, and whether its end was met."""
     skipped = 0
     while part := stream.readline(_STEP):
         skipped += len(part)
         if part.endswith(b"\n"):
-            break
-    return skipped
+            return skipped, True
+    return skipped, False
 
 
 def _records(text: str, number: int, *, ended: bool) -> Iterator[LineItem]:

@@ -1,15 +1,14 @@
 """What a message is, before it is stored: the record types that every reader and every capture route produces.
 
-Only plain data and the interface of readers belong here; no file, database or model is touched.
+Only plain data belongs here; how a source is read stands in `reading.py`. No file, database or model is touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from uuid import UUID
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -100,29 +99,17 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """Reader output: the last line has no end and can not be read yet; whoever writes the file may still finish it."""
+    """Reader output: what stands at the end has no end yet; whoever writes the source may still finish it."""
 
     line: int
 
 
-ReadItem = Message | ToolResult | SessionUpdate | Damaged | Skipped | Incomplete
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Reader output while a file is followed: all there is was given. The next item is to be asked for later."""
+
+
+ReadItem = Message | ToolResult | SessionUpdate | Damaged | Skipped | Incomplete | Paused
 
 #: Told how many bytes were read since the last call.
 Advance = Callable[[int], None]
-
-
-class Reader(Protocol):
-    """One harness' transcript format. A module under `transcripts/readers/` each, listed in `readers/__init__.py`."""
-
-    #: The harness, as it stands in session keys: `claude-code`, `codex`.
-    harness: str
-    #: The agent that its conversations belong to unless the caller names one.
-    agent: str
-
-    def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether the file is of this format, judged by its name and its first 64 KiB."""
-        ...
-
-    def read(self, path: Path, *, agent: str, max_line: int, advance: Advance | None = None) -> Iterator[ReadItem]:
-        """The file's records in file order, in constant memory. Raises `OSError` when it can not be read at all."""
-        ...

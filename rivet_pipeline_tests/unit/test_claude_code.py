@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from rivet_pipeline.transcripts.readers.claude_code import ClaudeCodeReader
+from rivet_pipeline.transcripts.readers.shared import HOST
+from rivet_pipeline.transcripts.reading import Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
     Message,
@@ -49,7 +51,7 @@ def read_all(tmp_path: Path, rows: Rows, name: str = "s1.jsonl", agent: str = "r
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(entry) + "\n" for entry in rows))
-    return list(ClaudeCodeReader().read(path, agent=agent, max_line=1 << 24))
+    return list(ClaudeCodeReader().read(path, Reading(agent)))
 
 
 def messages(items: list[ReadItem]) -> list[MessageRecord]:
@@ -93,6 +95,7 @@ def test_a_prompt_carries_its_session_time_and_place(tmp_path: Path) -> None:
             "version": "2.1.0",
             "session_jsonl_path": str(tmp_path / "s1.jsonl"),
             "session_jsonl_line": 0,
+            "session_host": HOST,
         },
         created_at=datetime(2026, 1, 1, 10, 0, 0, 250_000, UTC),
     )

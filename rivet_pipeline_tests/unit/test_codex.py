@@ -11,6 +11,8 @@ from uuid import UUID
 import pytest
 
 from rivet_pipeline.transcripts.readers.codex import CodexReader
+from rivet_pipeline.transcripts.readers.shared import HOST
+from rivet_pipeline.transcripts.reading import Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
     Message,
@@ -66,7 +68,7 @@ def assistant(words: str, seconds: float = 0, **more: Any) -> dict[str, Any]:
 def read_all(tmp_path: Path, rows: Rows, name: str = "rollout.jsonl") -> list[ReadItem]:
     path = tmp_path / name
     path.write_text("".join(json.dumps(entry) + "\n" for entry in rows))
-    return list(CodexReader().read(path, agent="rivet-gpt", max_line=1 << 24))
+    return list(CodexReader().read(path, Reading("rivet-gpt")))
 
 
 def messages(items: list[ReadItem]) -> list[MessageRecord]:
@@ -111,6 +113,7 @@ def test_a_message_carries_session_time_model_and_place(tmp_path: Path) -> None:
         "message_id": "msg-1",
         "session_jsonl_path": str(tmp_path / "rollout.jsonl"),
         "session_jsonl_line": 2,
+        "session_host": HOST,
     }
     assert titles(items) == ["Fix it"]
 

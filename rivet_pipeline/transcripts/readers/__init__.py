@@ -4,28 +4,40 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rivet_pipeline.transcripts.lines import open_stream, without_compression
 from rivet_pipeline.transcripts.readers.claude_code import ClaudeCodeReader
 from rivet_pipeline.transcripts.readers.codex import CodexReader
-from rivet_pipeline.transcripts.readers.shared import HEAD_BYTES
-from rivet_pipeline.transcripts.records import Reader
+from rivet_pipeline.transcripts.reading import HEAD_BYTES, Head, Reader
 
 #: In the order in which they are asked.
 READERS: tuple[Reader, ...] = (ClaudeCodeReader(), CodexReader())
 
-
-#: How far a file is read for its format when the first 64 KiB do not tell: a pasted picture makes a long line.
+#: How far a line file is read for its format when the first 64 KiB do not tell: a pasted picture makes a long line.
 _FAR_HEAD_BYTES = 8 * 1024 * 1024
 
 
+def may_be_transcript(path: Path) -> bool:
+    """Whether a file's name is one that some reader would look into."""
+    suffix = without_compression(path).suffix
+    return any(suffix in reader.suffixes for reader in READERS)
+
+
 def detect(path: Path) -> Reader | None:
-    """The reader for a file, judged by its name and first 64 KiB, else its first 8 MiB; None when none knows it.
+    """The reader for a file, judged by its name and its beginning; None when none knows it.
 
     Raises `OSError` when the file can not be read.
     """
-    with path.open("rb") as stream:
-        head = stream.read(HEAD_BYTES)
-        reader = next((reader for reader in READERS if reader.sniff(path, head)), None)
-        if reader is None and len(head) == HEAD_BYTES:
-            head += stream.read(_FAR_HEAD_BYTES)
-            reader = next((reader for reader in READERS if reader.sniff(path, head)), None)
+    if not may_be_transcript(path):
+        return None
+    with open_stream(path) as stream:
+        data = stream.read(HEAD_BYTES)
+        reader = _recognise(Head(path, data, whole=len(data) < HEAD_BYTES))
+        if reader is None and len(data) == HEAD_BYTES and without_compression(path).suffix == ".jsonl":
+            data += stream.read(_FAR_HEAD_BYTES)
+            reader = _recognise(Head(path, data, whole=len(data) < HEAD_BYTES + _FAR_HEAD_BYTES))
     return reader
+
+
+def _recognise(head: Head) -> Reader | None:
+    asked = (reader for reader in READERS if head.path.suffix in reader.suffixes)
+    return next((reader for reader in asked if reader.sniff(head)), None)

@@ -16,24 +16,25 @@ from pathlib import Path
 from typing import Any
 
 from rivet_pipeline.transcripts.cleaning import content_event_id
-from rivet_pipeline.transcripts.lines import Line, read_lines
+from rivet_pipeline.transcripts.lines import Line
 from rivet_pipeline.transcripts.readers.shared import (
-    HEAD_BYTES,
+    HOST,
     SHAPE_ERRORS,
     ContentIds,
+    LineReader,
     RecentSet,
     Said,
     binary_placeholder,
-    head_records,
     join_texts,
+    line_pointer,
     make_title,
     mapping,
     parse_time,
     present,
     text_of,
 )
+from rivet_pipeline.transcripts.reading import Head
 from rivet_pipeline.transcripts.records import (
-    Advance,
     Damaged,
     Kind,
     Message,
@@ -145,31 +146,22 @@ class _Queued:
     said: list[Said] = field(default_factory=list)
 
 
-class ClaudeCodeReader:
+class ClaudeCodeReader(LineReader):
     """Reads Claude Code session files of any version."""
 
     harness = HARNESS
     agent = "rivet-claude"
 
-    def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether the file is a Claude Code session, judged by its name and its first 64 KiB."""
-        if path.suffix != ".jsonl":
-            return False
-        if b"\n" in head or len(head) < HEAD_BYTES:
-            return any(_is_own(record) for record in head_records(head))
+    def sniff(self, head: Head) -> bool:
+        """Whether the file is a Claude Code session, judged by its beginning."""
+        if head.whole or b"\n" in head.data:
+            return any(_is_own(record) for record in head.records)
         # The first row can be longer than the head, when a picture was pasted into the first prompt.
-        return all(key in head for key in (b'"parentUuid"', b'"isSidechain"', b'"message"', b'"content"'))
+        return all(key in head.data for key in (b'"parentUuid"', b'"isSidechain"', b'"message"', b'"content"'))
 
-    def read(self, path: Path, *, agent: str, max_line: int, advance: Advance | None = None) -> Iterator[ReadItem]:
-        """The file's records in file order, in constant memory. Raises `OSError` when it can not be read at all."""
-        transcript = _Transcript(path, agent)
-        with path.open("rb") as stream:
-            for item in read_lines(stream, max_line=max_line, advance=advance):
-                if isinstance(item, Line):
-                    yield from transcript.take(item)
-                else:
-                    yield item
-        yield from transcript.finish()
+    def start(self, path: Path, agent: str) -> _Transcript:
+        """The state with which a file is read."""
+        return _Transcript(path, agent)
 
 
 def _is_own(record: dict[str, Any]) -> bool:
@@ -240,6 +232,10 @@ class _Transcript:
         self.held = None
         self.expected.clear()
         return [item for queued in waiting for item in self._speak(queued)]
+
+    def waits(self) -> bool:
+        """Whether queued prompts are left that a later row may repeat."""
+        return bool(self.expected or self.held)
 
     # Sessions
 
@@ -392,6 +388,7 @@ class _Transcript:
             "sidechain": row.sidechain,
             "agent_id": row.value.get("agentId"),
             "session_jsonl_path": str(self.path),
+            "session_host": HOST,
         }
         return ToolResult(
             session.record,
@@ -412,9 +409,8 @@ class _Transcript:
             "version": value.get("version"),
             "sidechain": row.sidechain,
             "agent_id": value.get("agentId"),
-            "session_jsonl_path": str(self.path),
         }
-        return {**present(known), "session_jsonl_line": row.line - 1}
+        return {**present(known), **line_pointer(self.path, row.line)}
 
     def _usage(self, row: _Row) -> dict[str, Any]:
         # Every row of one model message repeats its usage: it is kept on the first.

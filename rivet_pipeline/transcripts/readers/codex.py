@@ -19,22 +19,24 @@ from typing import Any
 from uuid import UUID
 
 from rivet_pipeline.transcripts.cleaning import content_event_id
-from rivet_pipeline.transcripts.lines import Line, read_lines
+from rivet_pipeline.transcripts.lines import Line
 from rivet_pipeline.transcripts.readers.shared import (
+    HOST,
     SHAPE_ERRORS,
+    LineReader,
     RecentSet,
     Said,
     binary_placeholder,
-    head_records,
     join_texts,
+    line_pointer,
     make_title,
     mapping,
     parse_time,
     present,
     text_of,
 )
+from rivet_pipeline.transcripts.reading import Head
 from rivet_pipeline.transcripts.records import (
-    Advance,
     Damaged,
     Kind,
     Message,
@@ -176,31 +178,23 @@ def _small(content_id: str) -> int:
     return int(content_id[-16:], 16)
 
 
-class CodexReader:
+class CodexReader(LineReader):
     """Reads Codex rollouts of any version."""
 
     harness = HARNESS
     agent = "rivet-gpt"
 
-    def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether the file is a Codex rollout, judged by its name and its first 64 KiB."""
-        if path.suffix != ".jsonl":
-            return False
-        records = list(head_records(head))
-        if path.name.startswith("rollout-") and records and not any("sessionId" in record for record in records):
+    def sniff(self, head: Head) -> bool:
+        """Whether the file is a Codex rollout, judged by its name and its beginning."""
+        named = head.path.name.startswith("rollout-") and head.records
+        if named and not any("sessionId" in record for record in head.records):
             return True
         # A session's base instructions can make its first row longer than the head.
-        return any(_is_own(record) for record in records) or bool(_HEAD_OF_META.search(head[:300]))
+        return any(_is_own(record) for record in head.records) or bool(_HEAD_OF_META.search(head.data[:300]))
 
-    def read(self, path: Path, *, agent: str, max_line: int, advance: Advance | None = None) -> Iterator[ReadItem]:
-        """The file's records in file order, in constant memory. Raises `OSError` when it can not be read at all."""
-        rollout = _Rollout(path, agent)
-        with path.open("rb") as stream:
-            for item in read_lines(stream, max_line=max_line, advance=advance):
-                if isinstance(item, Line):
-                    yield from rollout.take(item)
-                else:
-                    yield item
+    def start(self, path: Path, agent: str) -> _Rollout:
+        """The state with which a file is read."""
+        return _Rollout(path, agent)
 
 
 def _is_own(record: dict[str, Any]) -> bool:
@@ -263,6 +257,14 @@ class _Rollout:
             return made
         detail = row.type or text_of(row.payload.get("role"))
         return [Skipped(row.line, f"{row.form}/{detail}" if detail else row.form)]
+
+    def finish(self) -> list[ReadItem]:
+        """Nothing: no record waits for a later one."""
+        return []
+
+    def waits(self) -> bool:
+        """Never: no record waits for a later one."""
+        return False
 
     # The session
 
@@ -365,8 +367,7 @@ class _Rollout:
         return SessionUpdate(SessionRecord(known.session_key, known.agent, known.channel, title, known.settings))
 
     def _metadata(self, row: _Row, **known: Any) -> dict[str, Any]:
-        values = {**self.context, **known, "turn_id": row.turn, "session_jsonl_path": str(self.path)}
-        return {**present(values), "session_jsonl_line": row.line - 1}
+        return {**present({**self.context, **known, "turn_id": row.turn}), **line_pointer(self.path, row.line)}
 
     def _when(self, row: _Row) -> datetime | None:
         """The row's time. Before the first dated row that of the session, lest a whole undated file be from today."""
@@ -519,6 +520,7 @@ class _Rollout:
         metadata = {
             "kind": "replay" if self.replaying else "tool",
             "session_jsonl_path": str(self.path),
+            "session_host": HOST,
             "result_jsonl_line": row.line - 1,
             **found,
         }

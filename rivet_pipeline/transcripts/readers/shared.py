@@ -1,27 +1,33 @@
-"""What every reader needs: times, titles, placeholders, bounded memories. Nothing of one harness belongs here."""
+"""What every reader needs: the frame of a reader, times, titles, placeholders, bounded memories.
+
+Nothing of one harness belongs here.
+"""
 
 from __future__ import annotations
 
-import io
 import json
+import socket
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from rivet_pipeline.transcripts.cleaning import content_event_id
-from rivet_pipeline.transcripts.lines import Line, read_lines
-from rivet_pipeline.transcripts.records import Kind, Role
-
-#: How much of a file a reader is shown to recognise it.
-HEAD_BYTES = 64 * 1024
+from rivet_pipeline.transcripts.lines import Line, open_stream, read_lines
+from rivet_pipeline.transcripts.reading import Head, Reading, SourceState
+from rivet_pipeline.transcripts.records import Damaged, Incomplete, Kind, ReadItem, Role
 
 #: Longer titles are cut (seed: titles of 120 characters).
 MAX_TITLE = 120
 
-#: Above this an epoch time is in milliseconds: as seconds it would be the year 33658.
-_MILLISECONDS = 1_000_000_000_000
+#: Above each of these an epoch time is in the finer unit: as the coarser one it would lie beyond the year 5000.
+_MILLISECONDS, _MICROSECONDS, _NANOSECONDS = 1e11, 1e14, 1e17
+
+#: This machine, as it stands beside the paths of what was read on it.
+HOST = socket.gethostname()
 
 #: What a record of an unexpected shape raises on its way through a reader.
 SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
@@ -37,16 +43,25 @@ class Said:
 
 
 def parse_time(value: Any) -> datetime | None:
-    """An aware UTC time from ISO text (without a zone: UTC) or epoch seconds or milliseconds; None when impossible."""
+    """An aware UTC time from ISO text (without a zone: UTC) or an epoch in s, ms, µs or ns; None when impossible."""
     try:
         if isinstance(value, str):
             moment = datetime.fromisoformat(value)
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS else value, UTC)
+            return datetime.fromtimestamp(value / _unit(value), UTC)
     except (ValueError, OverflowError, OSError):
         return None
     return None
+
+
+def _unit(value: float) -> float:
+    """How many of an epoch time's unit make a second, judged by its size."""
+    if value > _NANOSECONDS:
+        return 1e9
+    if value > _MICROSECONDS:
+        return 1e6
+    return 1e3 if value > _MILLISECONDS else 1
 
 
 def make_title(text: str) -> str | None:
@@ -85,11 +100,87 @@ def binary_placeholder(what: str, media_type: Any, data: Any) -> str:
     return f"[{parts[0]}]" if len(parts) == 1 else f"[{parts[0]} {', '.join(parts[1:])}]"
 
 
-def head_records(head: bytes) -> Iterator[dict[str, Any]]:
-    """The whole records in the first bytes of a file."""
-    for item in read_lines(io.BytesIO(head), max_line=len(head)):
-        if isinstance(item, Line):
-            yield item.value
+def line_pointer(path: Path, line: int) -> dict[str, Any]:
+    """Where a row's full text stands, as metadata: the file, the line (counted from 0), and the machine."""
+    return {"session_jsonl_path": str(path), "session_jsonl_line": line - 1, "session_host": HOST}
+
+
+def file_state(*paths: Path) -> SourceState:
+    """The state of files that are read together. The first must be there; others may be missing.
+
+    Raises `OSError` when the first can not be seen.
+    """
+    size, changed = 0, 0
+    for number, path in enumerate(paths):
+        try:
+            status = path.stat()
+        except OSError:
+            if number == 0:
+                raise
+            continue
+        size += status.st_size
+        changed = max(changed, status.st_mtime_ns)
+    return SourceState(size, changed)
+
+
+class Transcript(Protocol):
+    """The state of one reading of a line file."""
+
+    def take(self, line: Line) -> Iterable[ReadItem]:
+        """What one record comes to. May raise any of `SHAPE_ERRORS`: the record then counts as damaged."""
+        ...
+
+    def finish(self) -> Iterable[ReadItem]:
+        """What is left at the end of a file that nobody writes any more."""
+        ...
+
+    def waits(self) -> bool:
+        """Whether something is left that a later record may still bear upon."""
+        ...
+
+
+class LineReader(ABC):
+    """The frame of a reader of JSON lines: a subclass tells its names, `sniff`, and `start`."""
+
+    harness: str
+    agent: str
+    suffixes = frozenset({".jsonl"})
+    follows = True
+
+    @abstractmethod
+    def sniff(self, head: Head) -> bool:
+        """Whether the file is of this format, judged by its name and its beginning."""
+
+    @abstractmethod
+    def start(self, path: Path, agent: str) -> Transcript:
+        """The state with which a file is read."""
+
+    def state(self, path: Path) -> SourceState:
+        """The file's size and the time of its last change."""
+        return file_state(path)
+
+    def read(self, path: Path, how: Reading) -> Iterator[ReadItem]:
+        """The file's records in file order, in constant memory. Raises `OSError` when it can not be read at all."""
+        transcript = self.start(path, how.agent)
+        number = 0
+        with open_stream(path) as stream:
+            for item in read_lines(stream, max_line=how.max_line, advance=how.advance, follow=how.follow):
+                if not isinstance(item, Line):
+                    yield item
+                    continue
+                number = item.number
+                yield from _taken(transcript, item)
+        if how.settled:
+            yield from transcript.finish()
+        elif transcript.waits():
+            yield Incomplete(number)
+
+
+def _taken(transcript: Transcript, line: Line) -> list[ReadItem]:
+    try:
+        return list(transcript.take(line))
+    except SHAPE_ERRORS:
+        return [Damaged(line.number, f"{text_of(line.value.get('type'))[:80] or 'record'} of unexpected shape")]
 
 
 class RecentSet:

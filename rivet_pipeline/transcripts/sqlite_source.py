@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from rivet_pipeline.transcripts.readers.shared import file_state
-from rivet_pipeline.transcripts.reading import SourceState
+from rivet_pipeline.transcripts.reading import SourceState, file_state
 
 #: How a SQLite database begins.
 MAGIC = b"SQLite format 3\x00"
@@ -115,10 +114,9 @@ def _is_locked(error: sqlite3.Error) -> bool:
 
 
 def _open(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    in_wal_mode = _check_header(path)
-    log, index = _beside(path, "-wal"), _beside(path, "-shm")
-    if in_wal_mode and not index.exists() and (not log.exists() or log.stat().st_size == 0):
-        # Nobody has it open and nothing is in the log. A connection that does not know this would lay files beside it.
+    log = _beside(path, "-wal")
+    if _check_header(path) and not log.exists():
+        # Nobody has it open. A connection that does not know this would lay files beside it.
         return _connect(path, "immutable=1")
     try:
         # Without the last word SQLite would write into the index of the log, or make one.
@@ -126,7 +124,9 @@ def _open(path: Path, stack: ExitStack) -> sqlite3.Connection:
     except sqlite3.Error as error:
         if _is_locked(error):
             raise
-        return _connect(stack.enter_context(_private_copy(path)), "mode=rw")
+    if log.exists() and log.stat().st_size == 0:
+        return _connect(path, "immutable=1")
+    return _connect(stack.enter_context(_private_copy(path)), "mode=rw")
 
 
 def _check_header(path: Path) -> bool:

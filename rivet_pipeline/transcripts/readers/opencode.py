@@ -158,7 +158,7 @@ def _message(sessions: _Sessions, item: Element) -> list[ReadItem]:
 
 
 class _Events:
-    """A recorded stream of the API's events. A part comes again with every word that is added: its last state is given."""
+    """A recorded stream of the API's events. A part comes again whenever it grows: its last state is given."""
 
     def __init__(self, path: Path, how: Reading) -> None:
         self._path, self._how = path, how

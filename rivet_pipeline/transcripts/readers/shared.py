@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from rivet_pipeline.transcripts.cleaning import content_event_id
 from rivet_pipeline.transcripts.lines import Line, open_stream, read_lines
 from rivet_pipeline.transcripts.reading import Head, Reading, SourceState
+from rivet_pipeline.transcripts.reading import file_state as file_state
 from rivet_pipeline.transcripts.records import Damaged, Incomplete, Kind, ReadItem, Role
 
 #: Longer titles are cut (seed: titles of 120 characters).
@@ -103,24 +104,6 @@ def binary_placeholder(what: str, media_type: Any, data: Any) -> str:
 def line_pointer(path: Path, line: int) -> dict[str, Any]:
     """Where a row's full text stands, as metadata: the file, the line (counted from 0), and the machine."""
     return {"session_jsonl_path": str(path), "session_jsonl_line": line - 1, "session_host": HOST}
-
-
-def file_state(*paths: Path) -> SourceState:
-    """The state of files that are read together. The first must be there; others may be missing.
-
-    Raises `OSError` when the first can not be seen.
-    """
-    size, changed = 0, 0
-    for number, path in enumerate(paths):
-        try:
-            status = path.stat()
-        except OSError:
-            if number == 0:
-                raise
-            continue
-        size += status.st_size
-        changed = max(changed, status.st_mtime_ns)
-    return SourceState(size, changed)
 
 
 class Transcript(Protocol):

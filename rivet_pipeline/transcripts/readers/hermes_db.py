@@ -77,7 +77,11 @@ def _place(path: Path, number: int) -> Place:
 
 def _was_compacted(connection: sqlite3.Connection, native: str) -> bool:
     sql = "SELECT 1 FROM messages WHERE session_id = ? AND (content LIKE ? OR content LIKE ?) LIMIT 1"
-    return connection.execute(sql, [native, *(f"{start}%" for start in SUMMARIES)]).fetchone() is not None
+    try:
+        return connection.execute(sql, [native, *(f"{start}%" for start in SUMMARIES)]).fetchone() is not None
+    except sqlite3.DataError:
+        # A row that is longer than allowed; the others are to be looked at one by one.
+        return True
 
 
 def _restated(connection: sqlite3.Connection, ids: list[int]) -> set[int]:

@@ -84,6 +84,10 @@ def messages(items: Iterable[ReadItem]) -> list[MessageRecord]:
     return [item.record for item in items if isinstance(item, Message)]
 
 
+def session_keys(items: Iterable[ReadItem]) -> list[str]:
+    return [item.session.session_key for item in items if isinstance(item, Message)]
+
+
 def results(items: Iterable[ReadItem]) -> list[ToolResult]:
     return [item for item in items if isinstance(item, ToolResult)]
 

@@ -12,6 +12,7 @@ import pytest
 from rivet_pipeline.transcripts.readers import detect
 from rivet_pipeline.transcripts.readers.hermes import HermesLinesReader, HermesReader
 from rivet_pipeline.transcripts.readers.shared import HOST
+from rivet_pipeline.transcripts.reading import Reader
 from rivet_pipeline_tests.unit.database_files import (
     counts,
     damaged,
@@ -25,6 +26,7 @@ from rivet_pipeline_tests.unit.database_files import (
     read_all,
     results,
     said,
+    session_keys,
     settings,
     skipped,
     title,
@@ -108,18 +110,18 @@ def snapshot(path: Path, talk: Rows, **more: Any) -> Path:
 
 
 def test_database_lines_and_snapshot_say_the_same_under_the_same_ids(tmp_path: Path) -> None:
-    sources = [
+    sources: list[tuple[Reader, Path]] = [
         (WHOLE, database(tmp_path / "state.db", TALK)),
         (LINES, lines(tmp_path / f"{SESSION}.jsonl", TALK)),
         (WHOLE, snapshot(tmp_path / f"session_{SESSION}.json", [*TALK, {"role": "session_meta"}])),
     ]
     found = [read_all(reader, path) for reader, path in sources]
     for (reader, path), items in zip(sources, found, strict=True):
-        assert type(detect(path)) is type(reader)
+        assert detect(path).__class__ is reader.__class__
         assert said(items) == SAID
         assert ids(items) == ids(found[0])
         assert len(set(ids(items))) == 7
-        assert {item.session.session_key for item in items if hasattr(item, "session")} == {f"hermes:{SESSION}"}
+        assert set(session_keys(items)) == {f"hermes:{SESSION}"}
         answers = {result.event_id: (result.tool_result, result.metadata.get("is_error")) for result in results(items)}
         assert answers == {"tool:c1": ("/app", None), "tool:c2": ("no", True)}
         assert ids(read_all(reader, path)) == ids(items)
@@ -186,6 +188,18 @@ def test_what_the_session_says_of_itself(tmp_path: Path) -> None:
     assert settings(read_all(WHOLE, same))["cwd"] == "~/app"
 
 
+def test_a_title_that_the_database_has_is_not_replaced_by_the_first_prompt(tmp_path: Path) -> None:
+    folder = tmp_path / ".hermes" / "sessions"
+    folder.mkdir(parents=True)
+    files: list[tuple[Reader, Path]] = [
+        (LINES, lines(folder / "a.jsonl", TALK)),
+        (WHOLE, snapshot(folder / "b.json", TALK)),
+    ]
+    assert [title(read_all(reader, path)) for reader, path in files] == ["Go on", "Go on"]
+    database(tmp_path / ".hermes" / "state.db", TALK, title="Mine")
+    assert [title(read_all(reader, path)) for reader, path in files] == [None, None]
+
+
 def test_a_long_first_line_of_tool_schemas_hides_nothing(tmp_path: Path) -> None:
     for size in (40_000, 200_000):
         path = lines(tmp_path / f"{size}.jsonl", TALK, {**META, "tools": [{"description": "x" * size}]})
@@ -232,7 +246,7 @@ def test_who_speaks(tmp_path: Path, row: dict[str, Any], expected: list[Any]) ->
 
 
 def test_a_call_id_that_returns_is_another_call(tmp_path: Path) -> None:
-    talk = [
+    talk: Rows = [
         {"role": "assistant", "content": "", "tool_calls": [call("call_0")]},
         {"role": "tool", "content": "one", "tool_call_id": "call_0"},
         {"role": "assistant", "content": "", "tool_calls": [call("call_0"), call(None), call(None)]},
@@ -266,7 +280,7 @@ def test_what_was_taken_back_or_put_away_or_overheard_is_marked(tmp_path: Path) 
 
 
 def test_what_a_compaction_says_again_is_given_once_also_after_a_second_one(tmp_path: Path) -> None:
-    first = [
+    first: Rows = [
         {"role": "user", "content": "Task"},
         {"role": "assistant", "content": "Yes", "tool_calls": [call("c1")]},
         {"role": "tool", "content": "out", "tool_call_id": "c1"},
@@ -297,11 +311,15 @@ def test_what_a_compaction_says_again_is_given_once_also_after_a_second_one(tmp_
 
 
 def test_damage_touches_nothing_else(tmp_path: Path) -> None:
-    talk = [{"role": "assistant", "content": "x", "tool_calls": ["what"]}, {"role": "user", "content": "after"}]
+    talk: list[Any] = [
+        {"role": "assistant", "content": "x", "tool_calls": ["what"]},
+        {"role": "user", "content": "after"},
+    ]
     items = read_all(WHOLE, snapshot(tmp_path / "a.json", talk))
     assert damaged(items) == ["assistant of unexpected shape"]
     assert said(items) == [("user", "speech", "after")]
-    items = read_all(WHOLE, snapshot(tmp_path / "b.json", [[], *talk[1:]]))  # type: ignore[list-item]
+    talk[0] = []
+    items = read_all(WHOLE, snapshot(tmp_path / "b.json", talk))
     assert damaged(items) == ["message of unexpected shape"]
     assert said(items) == [("user", "speech", "after")]
     items = read_all(
@@ -410,7 +428,7 @@ def test_a_trajectory_tells_steps_calls_and_observations(tmp_path: Path) -> None
         ("tool:c", "a.txt"),
         ("tool:c:2", "inside"),
     ]
-    keys = [item.session.session_key for item in items if hasattr(item, "record")]
+    keys = session_keys(items)
     assert (keys[0], keys[-1]) == (f"hermes:{SESSION}", "hermes:t2")
     assert settings(items)["parent_session_id"] == SESSION
     assert skipped(items) == {"step without text": 1}

@@ -25,6 +25,7 @@ from rivet_pipeline_tests.unit.database_files import (
     messages,
     read_all,
     said,
+    session_keys,
     settings,
     skipped,
     title,
@@ -211,7 +212,7 @@ def test_database_trees_and_exports_say_the_same_under_the_same_ids(tmp_path: Pa
         items = read_all(reader, path)
         assert said(items) == SAID
         assert ids(items) == ["prt_1_0", "prt_1_1", "prt_2_1", "prt_2_2", "prt_2_3"]
-        assert {item.session.session_key for item in items if hasattr(item, "session")} == {f"opencode:{SESSION}"}
+        assert set(session_keys(items)) == {f"opencode:{SESSION}"}
         assert ids(read_all(reader, path)) == ids(items)
 
 
@@ -550,7 +551,7 @@ def test_the_sample_database_and_its_export(shared_data: Path) -> None:
     assert ids(kept) == ids(dumped)
     assert [entry[2] for entry in said(kept)][1] == "Hello from OpenCode"
     assert skipped(kept) == {"part/step-start": 3, "part/step-finish": 3}
-    assert title(kept) == "Hello from OpenCode"
+    assert title(kept) == title(dumped) == "Hello from OpenCode"
     call = next(record for record in messages(kept) if record.role == "tool")
     assert call.tool_args["command"] == "ls -la"
     assert (call.tool_result or "").startswith("total 24\n")

@@ -55,7 +55,8 @@ class Conversation:
     """Gives what is said in one conversation as messages.
 
     A message without a time gets the latest time before it, else `began`, so that the order of the source is kept
-    whatever batch it falls into. The title is the harness' own, else the first thing the user says.
+    whatever batch it falls into. The title is the harness' own, else the first thing the user says, unless
+    `title_elsewhere`: another source of the same conversation has its title.
     """
 
     def __init__(
@@ -67,10 +68,12 @@ class Conversation:
         title: str | None = None,
         began: datetime | None = None,
         settings: Mapping[str, Any] | None = None,
+        title_elsewhere: bool = False,
     ) -> None:
         known = present({"source": harness, "session_id": native, **(settings or {})})
         self.session = SessionRecord(f"{harness}:{native}", agent, harness, make_title(title or ""), known)
         self.ids = ContentIds()
+        self._titled = title_elsewhere or self.session.title is not None
         self._clock = began
         self._met: Counter[str] = Counter()
         self._unanswered: dict[str, deque[str]] = {}
@@ -90,8 +93,8 @@ class Conversation:
             event_id = self.ids.next("", said.role, said.kind, said.text)
         kind = {} if said.kind == "speech" else {"kind": said.kind}
         yield self._message(MessageRecord(event_id, said.role, said.text, metadata={**metadata, **kind}), time)
-        if self.session.title is None and (said.role, said.kind) == ("user", "speech") and "off_path" not in metadata:
-            yield from self._titled(said.text)
+        if not self._titled and (said.role, said.kind) == ("user", "speech") and "off_path" not in metadata:
+            yield from self._title(said.text)
 
     def call(
         self,
@@ -150,7 +153,8 @@ class Conversation:
         metadata = {**record.metadata, "time_source": "position"}
         return Message(self.session, replace(record, created_at=self._clock, metadata=metadata))
 
-    def _titled(self, text: str) -> Iterator[SessionUpdate]:
+    def _title(self, text: str) -> Iterator[SessionUpdate]:
         if title := make_title(text):
+            self._titled = True
             self.session = replace(self.session, title=title)
             yield SessionUpdate(self.session)

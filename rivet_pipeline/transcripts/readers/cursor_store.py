@@ -125,8 +125,9 @@ class _Store:
         for field in _fields(self._data(root) or b""):
             if field.startswith(b"file://"):
                 yield from self._talk.update(cwd=field.decode("utf-8", "replace").removeprefix("file://"))
-        path = list(self._walk(root, 0, set()))
-        reached = set(path)
+        nodes: set[str] = set()
+        path = list(self._walk(root, 0, nodes))
+        reached = {*path, *nodes}
         others = [name for name in self._order if name not in reached]
         # Of a store that is still written, what the root left out may only be on its way to it.
         waiting = deque(others if self._how.settled else [])

@@ -56,6 +56,11 @@ class HermesLinesReader(LineReader):
         return _Lines(path, agent)
 
 
+def _has_database(path: Path) -> bool:
+    """Whether the session's title stands in the database beside the folder of sessions, as only it has titles."""
+    return path.parent.name == "sessions" and (path.parent.parent / "state.db").exists()
+
+
 def _is_meta(record: dict[str, Any]) -> bool:
     return record.get("role") == "session_meta" and not record.keys().isdisjoint({"tools", "platform", "model"})
 
@@ -80,7 +85,9 @@ class _Lines:
         if self._session is None:
             native = line.value.get("session_id") or without_compression(self._path).stem
             settings = {"file": str(self._path), "cwd": line.value.get("cwd")}
-            self._session = HermesSession(text_of(native), self._agent, settings=settings)
+            self._session = HermesSession(
+                text_of(native), self._agent, settings=settings, title_elsewhere=_has_database(self._path)
+            )
         result = {
             "session_jsonl_path": str(self._path),
             "session_host": HOST,
@@ -196,7 +203,12 @@ class _Document:
             began = began or step_time(mapping(entry))[0]
         settings = {"file": str(self._path), **_settings(members)}
         return HermesSession(
-            members["session_id"], self._how.agent, title=members.get("title"), began=began, settings=settings
+            members["session_id"],
+            self._how.agent,
+            title=members.get("title"),
+            began=began,
+            settings=settings,
+            title_elsewhere=_has_database(self._path),
         )
 
     def _trajectory(self, parent: HermesSession, item: Element) -> Iterator[ReadItem]:

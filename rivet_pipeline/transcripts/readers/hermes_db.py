@@ -25,6 +25,9 @@ from rivet_pipeline.transcripts.sqlite_source import fetch, open_sqlite, tables
 #: The tables without which there is nothing to read.
 NEEDED = frozenset({"sessions", "messages"})
 
+#: A compaction keeps at most this many messages of a session's beginning; by default it is three.
+_MAX_HEAD = 64
+
 
 def read_database(path: Path, how: Reading) -> Iterator[ReadItem]:
     """The messages of every session in the database, in the order in which they were written."""
@@ -95,7 +98,8 @@ def _restated(connection: sqlite3.Connection, ids: list[int]) -> set[int]:
     for place, mark in enumerate(said):
         if mark is not None:
             continue
-        head = max((n for n in range(1, place // 2 + 1) if said[place - n : place] == said[:n]), default=0)
+        lengths = range(1, min(place // 2, _MAX_HEAD) + 1)
+        head = max((n for n in lengths if said[place - n : place] == said[:n]), default=0)
         found.update(range(place - head, place))
         before = set(said[: place - head])
         for later in range(place + 1, len(said)):

@@ -64,8 +64,17 @@ class HermesSession:
         title: str | None = None,
         began: datetime | None = None,
         settings: Mapping[str, Any] | None = None,
+        title_elsewhere: bool = False,
     ) -> None:
-        self.talk = Conversation(HARNESS, native, agent, title=title, began=began, settings=settings)
+        self.talk = Conversation(
+            HARNESS,
+            native,
+            agent,
+            title=title,
+            began=began,
+            settings=settings,
+            title_elsewhere=title_elsewhere,
+        )
 
     def prompt(self, text: Any) -> Iterator[ReadItem]:
         """The system prompt, which stands with the session and not among its messages."""

@@ -147,7 +147,9 @@ def _messages(path: Path, how: Reading) -> Iterator[ReadItem]:
 def _message(sessions: _Sessions, item: Element) -> list[ReadItem]:
     try:
         info, parts = item.value["info"], item.value["parts"]
-        session = sessions.of({"id": info["sessionID"]})
+        # The list does not name the session; its first prompt's title is what the session is called.
+        title = mapping(info.get("summary")).get("title")
+        session = sessions.of({"id": info["sessionID"], "title": title})
         named = [
             Part(text_of(part.get("id")) or f"{info['id']}:{number}", part, item.line)
             for number, part in enumerate(parts)

@@ -117,7 +117,7 @@ def is_incomplete(items: Iterable[ReadItem]) -> bool:
 
 
 def title(items: Iterable[ReadItem]) -> str | None:
-    found = [item.session.title for item in items if isinstance(item, SessionUpdate) and item.session.title]
+    found = [item.session.title for item in items if isinstance(item, SessionUpdate | Message) and item.session.title]
     return found[-1] if found else None
 
 

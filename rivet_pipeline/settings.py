@@ -79,6 +79,38 @@ class Settings(BaseSettings):
         description="The longest line, in bytes, that import reads; a longer one counts as damaged.",
     )
 
+    claude_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.claude"),
+        validation_alias="CLAUDE_CONFIG_DIR",
+        description="Where Claude Code keeps its settings and sessions.",
+    )
+    codex_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.codex"),
+        validation_alias="CODEX_HOME",
+        description="Where Codex keeps its settings and sessions.",
+    )
+    qwen_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.qwen"),
+        validation_alias="QWEN_HOME",
+        description="Where Qwen Code keeps its settings and sessions.",
+    )
+    kimi_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.kimi-code"),
+        validation_alias="KIMI_CODE_HOME",
+        description="Where Kimi keeps its sessions; `~/.kimi` is looked at too.",
+    )
+    hermes_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.hermes"), validation_alias="HERMES_HOME", description="Where Hermes keeps its sessions."
+    )
+    data_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.local/share"),
+        validation_alias="XDG_DATA_HOME",
+        description="Where OpenCode keeps its data, in the folder `opencode`.",
+    )
+    opencode_db: Annotated[Path | None, NoDecode] = Field(
+        default=None, validation_alias="OPENCODE_DB", description="OpenCode's database, when it stands elsewhere."
+    )
+
     embed_url: str | None = Field(
         default=None,
         validation_alias="RIVETOS_EMBED_URL",
@@ -135,10 +167,12 @@ class Settings(BaseSettings):
         description="How long one call to the chat server, its retries included, may take.",
     )
 
-    @field_validator("home", mode="after")
+    @field_validator(
+        "home", "claude_home", "codex_home", "qwen_home", "kimi_home", "hermes_home", "data_home", "opencode_db"
+    )
     @classmethod
-    def _expand_home(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
+    def _expand_home(cls, value: Path | None) -> Path | None:
+        return value.expanduser().absolute() if value is not None else None
 
     @field_validator("timezone", mode="after")
     @classmethod

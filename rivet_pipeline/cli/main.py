@@ -22,6 +22,7 @@ from rivet_pipeline.errors import RivetError
 COMMANDS = {
     "up": ("up", "up_command", "Start the store, Dagster and the API, and stay up until Ctrl-C."),
     "import": ("import_", "import_command", "Read transcripts from files and folders into the memory."),
+    "watch": ("watch", "watch_command", "Follow the harnesses' sessions as they are written, until Ctrl-C."),
     "search": ("search", "search_command", "Find messages and summaries by words and by meaning."),
     "browse": ("browse", "browse_command", "List messages by time, newest first."),
     "stats": ("stats", "stats_command", "Show what the memory holds and what waits for the pipeline."),

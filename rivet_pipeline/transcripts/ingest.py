@@ -119,6 +119,23 @@ def write_batch(
     return WriteResult(conversation_id, new=len(plan.inserts), known=plan.known, filled=len(plan.fills))
 
 
+def preview_batch(
+    connection: Connection, session: SessionRecord, items: Sequence[MessageRecord | ToolResult], *, first_day: date
+) -> WriteResult:
+    """What `write_batch` would do with a batch, as the store is now; nothing is written.
+
+    The answer names no conversation: its id is the nil UUID. Raises `psycopg.Error` when the store fails.
+    """
+    session = _clean_session(session, items)
+    clock = _Clock(datetime.now(UTC))
+    stored = _found_rows(_look_up(connection, session, _wanted_ids(items)))
+    rows = [_row(item, clock.place(item, None), None) for item in items]
+    if clashes := _possible_clashes(rows, items, stored):
+        stored |= _found_rows(_look_up(connection, session, clashes))
+    plan = _plan(rows, items, stored)
+    return WriteResult(UUID(int=0), new=len(plan.inserts), known=plan.known, filled=len(plan.fills))
+
+
 class _Clock:
     """Gives every item a time: its own, a bounded one, or that of the item before it."""
 

@@ -16,7 +16,8 @@ import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.errors import StoreUnavailableError
-from rivet_pipeline.transcripts.importer import ImportReport, import_paths
+from rivet_pipeline.transcripts.importer import import_paths
+from rivet_pipeline.transcripts.reports import ImportReport
 
 FIRST_DAY = date(2022, 11, 1)
 MAX_LINE = 64 * 1024 * 1024

@@ -20,6 +20,7 @@ from rivet_pipeline.transcripts.records import Advance, Damaged, Incomplete
 _DECODER = json.JSONDecoder(strict=False)
 _BLANK = re.compile(r"[ \t\r\n]*")
 _OBJECT = re.compile(r'\{\s*"')
+_NUMBER_REST = re.compile(r"[0-9.eE+-]*")
 
 _CHUNK = 64 * 1024
 
@@ -147,8 +148,10 @@ class _Text:
                 continue
             except (ValueError, RecursionError) as error:
                 raise _BrokenError(self.position) from error
-            if end == len(self.text) and not self.ended:
-                # A number could go on.
+            if isinstance(value, int | float) and _NUMBER_REST.fullmatch(self.text, end):
+                # A number at the end of what is held could go on.
+                if self.ended:
+                    raise _CutError
                 self.fill()
                 continue
             self.step_to(end)
@@ -220,8 +223,8 @@ def _elements(text: _Text, key: str) -> Iterator[DocumentItem]:
                 raise _BrokenError(text.position)
         except _BrokenError as error:
             yield Damaged(text.line, NOT_JSON)
-            _find_element(text, error.position, known)
-            continue
+            value = _next_element(text, error.position, known)
+            ahead = text.peek()
         if isinstance(value, dict):
             known |= value.keys()
         yield Element(text.line, key, index, value)
@@ -232,8 +235,8 @@ def _elements(text: _Text, key: str) -> Iterator[DocumentItem]:
         text.take(",")
 
 
-def _find_element(text: _Text, position: int, known: set[str]) -> None:
-    """Steps to the next object behind a damaged one that looks like the elements before it."""
+def _next_element(text: _Text, position: int, known: set[str]) -> dict[str, Any]:
+    """The next object behind a damaged one that looks like the elements before it."""
     text.step_to(max(position, text.position + 1))
     for _ in range(_ATTEMPTS):
         match = _OBJECT.search(text.text, text.position)
@@ -245,11 +248,11 @@ def _find_element(text: _Text, position: int, known: set[str]) -> None:
             continue
         text.step_to(match.start())
         try:
-            value, end = _DECODER.raw_decode(text.text, text.position)
-        except (ValueError, RecursionError):
+            value = text.value()
+        except (_BrokenError, _CutError):
             text.step_to(text.position + 1)
             continue
-        if value.keys() & known or not known:
-            return
-        text.step_to(end)
+        if text.peek() in {",", "]", ""} and (value.keys() & known or not known):
+            found: dict[str, Any] = value
+            return found
     raise _BrokenError(text.position)

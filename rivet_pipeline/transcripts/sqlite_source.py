@@ -69,6 +69,8 @@ def _readable(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _open(path: Path, stack: ExitStack) -> sqlite3.Connection:
+    if not _is_whole(path):
+        raise sqlite3.DatabaseError("the file is shorter than it says")
     log = _beside(path, "-wal")
     if not log.exists() or log.stat().st_size == 0:
         # Nothing is in the log. A plain read-only connection to a database in WAL mode would lay files beside it, or
@@ -78,6 +80,22 @@ def _open(path: Path, stack: ExitStack) -> sqlite3.Connection:
         return _connect(path, "mode=ro")
     except sqlite3.Error:
         return _connect(stack.enter_context(_private_copy(path, log)), "mode=rw")
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a database holds as many pages as it says. SQLite itself reads what is missing as zeros.
+
+    The header's fields stand in the file format's description (sqlite.org/fileformat.html, 1.3).
+    """
+    with path.open("rb") as stream:
+        header = stream.read(100)
+    if len(header) < 100 or not is_sqlite(header):
+        return False
+    number = {offset: int.from_bytes(header[offset : offset + 4], "big") for offset in (24, 28, 92)}
+    page_size = int.from_bytes(header[16:18], "big")
+    page_size = 65_536 if page_size == 1 else page_size
+    # An old writer leaves the number of pages out of date, and the two counters then differ.
+    return number[24] != number[92] or path.stat().st_size >= number[28] * page_size
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:

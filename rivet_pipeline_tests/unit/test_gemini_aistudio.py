@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from rivet_pipeline.transcripts.documents import Element, Incomplete, Member, read_document
+from rivet_pipeline.transcripts.documents import Element, Member, read_document
 from rivet_pipeline.transcripts.readers import detect
 from rivet_pipeline.transcripts.readers.gemini_aistudio import GeminiAiStudioReader
 from rivet_pipeline.transcripts.reading import Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
+    Incomplete,
     Message,
     MessageRecord,
     ReadItem,

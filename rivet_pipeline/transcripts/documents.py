@@ -57,14 +57,16 @@ def read_document(
     stream: BinaryIO,
     *,
     arrays: Collection[str] | None = None,
+    within: Collection[str] = (),
     max_value: int = 256 * 1024 * 1024,
     advance: Advance | None = None,
 ) -> Iterator[DocumentItem]:
     """The parts of one JSON document in order.
 
     `arrays` names the members whose arrays are given element by element (None: all of them); an array at the top always
-    is. No member or element may be longer than `max_value` characters. Bytes that are not UTF-8 become U+FFFD, NULs are
-    dropped. A document that stops too early ends in `Incomplete`, one with text that is no JSON in `Damaged`.
+    is. `within` names members whose objects are opened too: their members are named with a dot, `outer.inner`, here and
+    in `arrays`. No member or element may be longer than `max_value` characters. Bytes that are not UTF-8 become U+FFFD,
+    NULs are dropped. A document that stops too early ends in `Incomplete`, one with text that is no JSON in `Damaged`.
     """
     text = _Text(stream, max_value, advance)
     try:
@@ -72,7 +74,7 @@ def read_document(
         if start == "[":
             yield from _elements(text, "")
         elif start == "{":
-            yield from _members(text, arrays)
+            yield from _members(text, arrays, within)
         elif start:
             yield Damaged(text.line, NOT_JSON)
             return
@@ -187,7 +189,9 @@ class _Text:
         self.text += more
 
 
-def _members(text: _Text, arrays: Collection[str] | None) -> Iterator[DocumentItem]:
+def _members(
+    text: _Text, arrays: Collection[str] | None, within: Collection[str], prefix: str = ""
+) -> Iterator[DocumentItem]:
     text.take("{")
     if text.peek() == "}":
         text.take("}")
@@ -195,10 +199,12 @@ def _members(text: _Text, arrays: Collection[str] | None) -> Iterator[DocumentIt
     while True:
         if text.peek() not in {'"', ""}:
             raise _BrokenError(text.position)
-        key = text.value()
+        key = prefix + text.value()
         text.take(":")
         if text.peek() == "[" and (arrays is None or key in arrays):
             yield from _elements(text, key)
+        elif text.peek() == "{" and key in within:
+            yield from _members(text, arrays, (), f"{key}.")
         else:
             value = text.value()
             yield Member(text.line, key, value)

@@ -43,7 +43,7 @@ def found(path: Path, *rows: Any) -> str | None:
         ([{"a": 1}], None),
         ([{"role": "user", "content": "x"}], None),
         ([{"role": "user", "message": {"content": [{"type": "text", "text": "x"}]}}], None),
-        ([{**CLAUDE, "message": {"role": "user", "parts": [{"text": "x"}]}}], None),
+        ([{**CLAUDE, "message": {"role": "user", "parts": [{"text": "x"}]}}], "qwen-code"),
         ([{"type": "session", "id": "x", "cwd": "/"}, {"type": "message", "message": {"content": "x"}}], None),
     ],
 )

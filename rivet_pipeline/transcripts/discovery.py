@@ -41,7 +41,8 @@ def _places(settings: Settings, home: Path, projects: Iterable[Path]) -> Iterato
     yield "codex", settings.codex_home / "sessions"
     yield "codex", settings.codex_home / "archived_sessions"
     yield "gemini-cli", home / ".gemini/tmp"
-    yield "antigravity", home / ".gemini/antigravity-cli"
+    for variant in ("antigravity", "antigravity-cli", "antigravity-ide"):
+        yield "antigravity", home / ".gemini" / variant / "brain"
     yield "qwen-code", settings.qwen_home / "projects"
     yield "qwen-code", settings.qwen_home / "tmp"
     yield "kimi", settings.kimi_home / "sessions"

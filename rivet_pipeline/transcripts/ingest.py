@@ -156,6 +156,32 @@ def write_batch(
         _touch(connection, conversation_id, plan, times, finalize=finalize)
         event_ids = tuple(row.event_id for row in rows)
         ids = _ids(connection, conversation_id, event_ids) if extra.with_ids else ()
+    return _result(plan, conversation_id, event_ids, ids)
+
+
+def preview_batch(
+    connection: Connection,
+    session: SessionRecord,
+    items: Sequence[MessageRecord | ToolResult],
+    *,
+    first_day: date,
+    extra: Extra = _NO_EXTRA,
+) -> WriteResult:
+    """What `write_batch` would do with a batch, as the store is now; nothing is written.
+
+    The answer names no conversation: its id is the nil UUID. Raises `psycopg.Error` when the store fails.
+    """
+    session = _clean_session(session, items)
+    clock = _Clock(datetime.now(UTC), extra)
+    stored = _found_rows(_look_up(connection, session, _wanted_ids(items)))
+    rows = [_row(item, clock.place(item, None), None) for item in items]
+    if clashes := _possible_clashes(rows, items, stored):
+        stored |= _found_rows(_look_up(connection, session, clashes))
+    plan = _plan(rows, items, stored, keep_clashes=extra.keep_clashes)
+    return _result(plan, UUID(int=0), tuple(row.event_id for row in rows), ())
+
+
+def _result(plan: _Plan, conversation_id: UUID, event_ids: tuple[str, ...], ids: tuple[UUID, ...]) -> WriteResult:
     return WriteResult(
         conversation_id,
         new=len(plan.inserts),
@@ -165,23 +191,6 @@ def write_batch(
         event_ids=event_ids,
         ids=ids,
     )
-
-
-def preview_batch(
-    connection: Connection, session: SessionRecord, items: Sequence[MessageRecord | ToolResult], *, first_day: date
-) -> WriteResult:
-    """What `write_batch` would do with a batch, as the store is now; nothing is written.
-
-    The answer names no conversation: its id is the nil UUID. Raises `psycopg.Error` when the store fails.
-    """
-    session = _clean_session(session, items)
-    clock = _Clock(datetime.now(UTC))
-    stored = _found_rows(_look_up(connection, session, _wanted_ids(items)))
-    rows = [_row(item, clock.place(item, None), None) for item in items]
-    if clashes := _possible_clashes(rows, items, stored):
-        stored |= _found_rows(_look_up(connection, session, clashes))
-    plan = _plan(rows, items, stored)
-    return WriteResult(UUID(int=0), new=len(plan.inserts), known=plan.known, filled=len(plan.fills))
 
 
 class _Clock:
@@ -354,8 +363,8 @@ def _digest(role: str, content: str) -> str:
     return hashlib.md5(f"{role}\n{content}".encode(), usedforsecurity=False).hexdigest()
 
 
-def _result_id(event_id: str) -> str:
-    """The event id of a result whose call has not been seen."""
+def result_event_id(event_id: str) -> str:
+    """The event id of a result whose call has not been seen, by the call's."""
     return clean_event_id(f"result:{event_id}")
 
 
@@ -368,7 +377,7 @@ def _clash_id(row: _Row) -> str:
 def _wanted_ids(items: Sequence[MessageRecord | ToolResult]) -> set[str]:
     """The event ids under which the items, or parts of them, may stand in the store already."""
     wanted = {clean_event_id(item.event_id) for item in items}
-    return wanted | {_result_id(clean_event_id(item.event_id)) for item in items if isinstance(item, ToolResult)}
+    return wanted | {result_event_id(clean_event_id(item.event_id)) for item in items if isinstance(item, ToolResult)}
 
 
 def _look_up(connection: Connection, session: SessionRecord, event_ids: Collection[str]) -> Cursor[DictRow]:
@@ -400,7 +409,7 @@ def _possible_clashes(
     taken: set[str] = set()
     for row, item in zip(rows, items, strict=True):
         if isinstance(item, ToolResult):
-            taken.add(_result_id(row.event_id))
+            taken.add(result_event_id(row.event_id))
         else:
             there = stored.get(row.event_id)
             if row.event_id in taken or (there is not None and not _says_the_same(row, there)):
@@ -461,7 +470,7 @@ def _plan_result(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
     if row.event_id in plan.inserts or row.event_id in stored:
         _plan_fill(plan, row, stored)
         return
-    orphan = _result_id(row.event_id)
+    orphan = result_event_id(row.event_id)
     row.event_id = orphan
     if orphan in stored or orphan in plan.inserts:
         plan.known += 1

@@ -99,7 +99,7 @@ class _AttributedArguments(_Arguments):
         return attribute(defaults, source=self.source, agent=self.agent, channel=self.channel, persona=self.persona)
 
 
-class AppendArguments(_AttributedArguments, _MessageArguments):
+class AppendArguments(_MessageArguments, _AttributedArguments):
     """The arguments of memory_append."""
 
     model_config = ConfigDict(

@@ -262,6 +262,7 @@ class _Search:
 
     def __init__(self, message: StoredMessage, pointer: _Pointer) -> None:
         self.pointer = pointer
+        self.role = message.role
         metadata = message.metadata
         self.ids = {message.event_id, _text(metadata.get("clashes_with")) or message.event_id}
         stored = _stored_parts(message)
@@ -289,16 +290,18 @@ class _Search:
                 "tool_args": _arguments(record.tool_args),
                 "tool_result": record.tool_result,
             }
-            self._take({clean_event_id(record.event_id)}, record.metadata, parts)
+            there = record.role == self.role and self._is_there(record.metadata)
+            self._take({clean_event_id(record.event_id)}, parts, there=there)
         elif isinstance(item, ToolResult):
             call = clean_event_id(item.event_id)
-            self._take({call, result_event_id(call)}, item.metadata, {"tool_result": item.tool_result})
+            there = self._is_there(item.metadata)
+            self._take({call, result_event_id(call)}, {"tool_result": item.tool_result}, there=there)
         elif isinstance(item, Damaged) and item.line - 1 in (self.pointer.place, self.pointer.result_line):
             self.damage = f"line {item.line} is damaged ({item.reason})"
 
-    def _take(self, ids: set[str], metadata: Mapping[str, Any], parts: Mapping[str, str | None]) -> None:
+    def _take(self, ids: set[str], parts: Mapping[str, str | None], *, there: bool) -> None:
         named = not self.ids.isdisjoint(ids)
-        if not named and not self._is_there(metadata):
+        if not named and not there:
             return
         texts = {name: clean_text(text) for name, text in parts.items() if text and name in self.wanted}
         fitting = {name: text for name, text in texts.items() if self._goes_on(name, text)}

@@ -86,7 +86,8 @@ def _look(path: str, fallback: str | None) -> str | None:
     def look() -> None:
         try:
             answers.put(_found(path) or fallback)
-        except (OSError, ValueError, RuntimeError):
+        except Exception:
+            # Whatever is wrong with a folder, the session that names it counts more.
             answers.put(fallback)
         finally:
             looks.release()

@@ -235,11 +235,11 @@ def _get_full(resources: Resources, arguments: GetFullArguments) -> str:
 _OUTCOMES: dict[Status, str] = {
     "complete": "Nothing was cut when this was captured: this is all of it.",
     "recovered": "Cut when it was captured; read back from {file}.",
-    "gone": "Cut when it was captured, and the transcript with the rest is gone: {file} does not exist on this machine "
+    "gone": "Cut when it was captured, and the transcript with the rest is gone: {path} does not exist on this machine "
     "({host}). Put the file back there, if it was moved or a backup has it, and ask again. What is stored follows.",
-    "elsewhere": "Cut when it was captured; the rest is on another machine: {file} on {host}. Ask there, or bring the "
+    "elsewhere": "Cut when it was captured; the rest is on another machine: {path} on {host}. Ask there, or bring the "
     "file here under the same path. It is not lost. What is stored follows.",
-    "changed": "Cut when it was captured, and the transcript has changed since: {file} is there, but {problem}. It was "
+    "changed": "Cut when it was captured, and the transcript has changed since: {path} is there, but {problem}. It was "
     "rewritten or replaced; a backup may have it as it was. What is stored follows.",
     "unreadable": "Cut when it was captured, and the rest can not be read: {file}: {problem}. Put that right and ask "
     "again. What is stored follows.",
@@ -253,13 +253,13 @@ def full_payload_text(payload: FullPayload) -> str:
     """A message's full payload in words: what it is, what became of the rest, and its parts."""
     message = payload.message
     tool = f", tool {message.tool_name}" if message.tool_name else ""
-    file = payload.path or "its transcript"
+    path = file = payload.path or "its transcript"
     if isinstance(payload.place, int):
         file += f", line {payload.place + 1}"
     elif payload.place is not None:
         file += f", part {payload.place}"
     outcome = _OUTCOMES[payload.status].format(
-        file=file, host=payload.host or "this machine's name was not noted", problem=payload.problem
+        file=file, path=path, host=payload.host or "this machine's name was not noted", problem=payload.problem
     )
     heading = f"Message {message.id}, {message.agent}/{message.role}{tool}, in {message.session_key}"
     return "\n\n".join([f"{heading}\n{outcome}", *(_section_text(section) for section in payload.sections)])

@@ -96,7 +96,7 @@ def test_twenty_writers_of_one_session_through_every_way_in(
             assert report.count("unreadable") == 0
             return report.messages()["new"]
 
-        ways: list[Callable[[], int]] = [*[capture] * 7, *[ingest] * 4, *[append] * 3, *[bring_in] * 6]
+        ways: list[Callable[[], int]] = [*[capture] * 7, *[ingest] * 5, *[append] * 2, *[bring_in] * 6]
         random.shuffle(ways)
         with ThreadPoolExecutor(20) as writers:
             new = [future.result() for future in [writers.submit(way) for way in ways]]

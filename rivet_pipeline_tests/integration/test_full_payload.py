@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -16,9 +18,11 @@ import httpx
 import pytest
 import zstandard
 
+import rivet_pipeline
 from rivet_pipeline.api.tools import full_payload_text
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.settings import Settings
+from rivet_pipeline.transcripts.cleaning import utf16_units
 from rivet_pipeline.transcripts.full_payload import (
     SECTION_CHARACTERS,
     FullPayload,
@@ -26,7 +30,7 @@ from rivet_pipeline.transcripts.full_payload import (
     memory_get_full,
 )
 from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, write_batch
-from rivet_pipeline.transcripts.readers import detect
+from rivet_pipeline.transcripts.readers import READERS, detect
 from rivet_pipeline.transcripts.reading import Reading
 from rivet_pipeline.transcripts.records import Message, MessageRecord, SessionRecord, ToolResult
 from rivet_pipeline_tests.api_server import running_api
@@ -34,6 +38,7 @@ from rivet_pipeline_tests.api_server import running_api
 FIRST_DAY = date(2022, 11, 1)
 LONG = "".join(f"line {number} 🚀\n" for number in range(4_000))
 RESULT = "".join(f"result {number}\n" for number in range(4_000))
+POINTERS = {"session_jsonl_path", "session_sqlite_path"}
 ROOT = os.geteuid() == 0
 
 
@@ -375,3 +380,42 @@ def test_over_http_the_answer_is_one_text(client: httpx.Client, connection: Conn
     assert text.endswith(f"[content: {len(LONG):,} characters]\n{LONG}")
     part = client.post("/api/memory/tool/memory_get_full", json={"id": str(message_id), "offset": 100_000_000})
     assert part.json()["result"].endswith(f"characters 100,000,000 to 100,000,000 of {len(LONG):,}]\n")
+
+
+def read_back(connection: Connection, path: Path, *, of_each: int) -> int:
+    """Captures a transcript with nearly everything cut, and reads some of the rows with a pointer back; how many."""
+    before = set(cut_rows(connection))
+    reader = detect(path)
+    assert reader is not None
+    for item in reader.read(path, Reading(reader.agent)):
+        if isinstance(item, Message):
+            write_batch(connection, item.session, [item.record], first_day=FIRST_DAY, cap=20)
+        elif isinstance(item, ToolResult):
+            write_batch(connection, item.session, [item], first_day=FIRST_DAY, cap=20)
+    messages = [load_message(connection, row) for row in cut_rows(connection) if row not in before]
+    pointed = [message for message in messages if message and POINTERS & message.metadata.keys()]
+    chosen = random.Random(7).sample(pointed, min(of_each, len(pointed)))
+    for message in chosen:
+        payload = memory_get_full(message, max_line=100_000_000)
+        assert payload.status == "recovered", (path, message.event_id, message.metadata, payload.problem)
+        texts = parts(payload)
+        for name, key in (("content", "full_content_length"), ("tool_result", "full_tool_result_length")):
+            if key in message.metadata:
+                assert utf16_units(texts[name]) == message.metadata[key]
+    return len(chosen)
+
+
+@pytest.mark.parametrize("folder", ["codex", "opus"])
+def test_any_row_of_a_real_session_is_read_back(connection: Connection, folder: str) -> None:
+    demo = Path(rivet_pipeline.__file__).parent / "demo" / folder
+    assert read_back(connection, min(demo.glob("*.jsonl")), of_each=50) > 20
+
+
+def test_rows_of_every_sample_are_read_back(connection: Connection, shared_data: Path) -> None:
+    harnesses: Counter[str] = Counter()
+    for path in sorted((shared_data / "transcripts").rglob("*")):
+        reader = detect(path) if path.is_file() and path.stat().st_size < 3_000_000 else None
+        if reader is not None:
+            harnesses[reader.harness] += read_back(connection, path, of_each=5)
+    assert harnesses.keys() <= {reader.harness for reader in READERS}
+    assert min(harnesses["claude-code"], harnesses["codex"]) > 20

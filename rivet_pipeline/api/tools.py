@@ -37,7 +37,7 @@ def _absent(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() in {"", "null"} else value
 
 
-Optional = Annotated[str | None, BeforeValidator(_absent)]
+OptionalText = Annotated[str | None, BeforeValidator(_absent)]
 OptionalTime = Annotated[Time | None, BeforeValidator(_absent)]
 OptionalObject = Annotated[dict[str, Any] | None, BeforeValidator(_absent)]
 
@@ -59,7 +59,7 @@ class _Arguments(BaseModel):
 class ToolCallArguments(_Arguments):
     """A tool call of a message."""
 
-    id: Optional = None
+    id: OptionalText = None
     name: Filled
     input: Any = None
 
@@ -71,10 +71,10 @@ class _MessageArguments(_Arguments):
         description="The text. Empty only beside a `tool_name` or a `tool_result`. More than 16,000 UTF-16 units are "
         "cut, and there is no way back to the rest.",
     )
-    tool_name: Optional = None
+    tool_name: OptionalText = None
     tool_args: OptionalObject = None
     tool_result: str | None = None
-    event_id: Optional = Field(
+    event_id: OptionalText = Field(
         None,
         description="The message's identity in its session; send it to make a call repeatable, and different ones for "
         "true repetitions. Absent or blank: made of what the message says.",
@@ -83,10 +83,10 @@ class _MessageArguments(_Arguments):
 
 class _AttributedArguments(_Arguments):
     session_id: Filled = Field(description="The session that this belongs to: a key of your own choice.")
-    source: Optional = Field(None, description="Absent: RIVETOS_MEMORY_SOURCE, else `mcp`; so for the next two.")
-    agent: Optional = None
-    channel: Optional = None
-    persona: Optional = Field(None, description="A role that the agent plays; noted, and no agent of its own.")
+    source: OptionalText = Field(None, description="Absent: RIVETOS_MEMORY_SOURCE, else `mcp`; so for the next two.")
+    agent: OptionalText = None
+    channel: OptionalText = None
+    persona: OptionalText = Field(None, description="A role that the agent plays; noted, and no agent of its own.")
 
     def attribution(self, settings: Settings) -> Attribution:
         """Whose words these are."""

@@ -110,6 +110,32 @@ class Settings(BaseSettings):
     opencode_db: Annotated[Path | None, NoDecode] = Field(
         default=None, validation_alias="OPENCODE_DB", description="OpenCode's database, when it stands elsewhere."
     )
+    enable_memory_write: bool = Field(
+        default=False,
+        validation_alias="RIVETOS_MCP_ENABLE_MEMORY_WRITE",
+        description="`1` offers the write tools, `memory_append` and `memory_ingest_session`; else they answer 404.",
+    )
+    memory_source: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_MEMORY_SOURCE",
+        description="The source that the write tools note when a call names none. Unset: `mcp`.",
+    )
+    memory_agent: str | None = Field(
+        default=None,
+        max_length=200,
+        validation_alias="RIVETOS_MEMORY_AGENT",
+        description="The agent under which the write tools store when a call names none. Unset: `mcp`.",
+    )
+    memory_channel: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_MEMORY_CHANNEL",
+        description="The channel under which the write tools store when a call names none. Unset: `mcp`.",
+    )
+    memory_persona: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_MEMORY_PERSONA",
+        description="The persona that the write tools note in the metadata when a call names none.",
+    )
 
     embed_url: str | None = Field(
         default=None,

@@ -13,7 +13,8 @@ from typing import Any
 import psycopg
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.transcripts.ingest import preview_batch, write_batch
+from rivet_pipeline.transcripts.ingest import Extra, preview_batch, write_batch
+from rivet_pipeline.transcripts.projects import planned_settings
 from rivet_pipeline.transcripts.records import (
     Message,
     MessageRecord,
@@ -45,6 +46,8 @@ class _Waiting:
     #: Whether the title or the settings hold something that was not written yet.
     changed: bool = True
     has_messages: bool = False
+    #: What was found out about the session's folder.
+    planned: Extra = field(default_factory=Extra)
 
 
 class Batches:
@@ -97,19 +100,21 @@ class Batches:
         if not waiting.items and not (waiting.changed and waiting.has_messages):
             return
         self._report.conversations.add(waiting.session.session_key)
-        self._store(waiting.session, waiting.items)
+        if waiting.changed:
+            waiting.planned = Extra(fallback_settings=planned_settings(waiting.session.settings))
+        self._store(waiting.session, waiting.items, waiting.planned)
         waiting.items, waiting.characters, waiting.changed = [], 0, False
 
-    def _store(self, session: SessionRecord, items: Sequence[MessageRecord | ToolResult]) -> None:
+    def _store(self, session: SessionRecord, items: Sequence[MessageRecord | ToolResult], planned: Extra) -> None:
         try:
-            result = self._write_batch(self._connection, session, items, first_day=self._first_day)
+            result = self._write_batch(self._connection, session, items, first_day=self._first_day, extra=planned)
         except psycopg.Error as error:
             if not (error.sqlstate or "").startswith(_CONTENT_ERRORS):
                 raise
             if len(items) == 1:
                 self._report.damage(f"refused by the store ({error.sqlstate})")
             for item in items if len(items) > 1 else []:
-                self._store(session, [item])
+                self._store(session, [item], planned)
             return
         self._report.new += result.new
         self._report.known += max(self._messages(session, items) - result.new, 0)

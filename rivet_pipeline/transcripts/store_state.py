@@ -38,3 +38,11 @@ def known_projects(connection: Connection) -> list[Path]:
         "SELECT DISTINCT settings ->> 'cwd' AS cwd FROM ros_conversations WHERE starts_with(settings ->> 'cwd', '/')"
     ).fetchall()
     return sorted(Path(row["cwd"]) for row in rows)
+
+
+def holds_session(connection: Connection, session_key: str) -> bool:
+    """Whether anything was ever captured under a session key."""
+    row = connection.execute(
+        "SELECT 1 FROM ros_conversations WHERE session_hash = md5(%s)::uuid LIMIT 1", [session_key]
+    ).fetchone()
+    return row is not None

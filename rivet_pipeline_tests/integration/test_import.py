@@ -180,6 +180,7 @@ def test_titles_settings_and_days_of_conversations(database_url: str, connection
             "source": "claude-code",
             "session_id": "s1",
             "cwd": "/app",
+            "project": "app",
             "file": str(path),
             "pr_url": "https://x/1",
         },

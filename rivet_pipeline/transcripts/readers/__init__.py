@@ -5,12 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from rivet_pipeline.transcripts.lines import open_stream, without_compression
+from rivet_pipeline.transcripts.readers.aider import AiderReader
+from rivet_pipeline.transcripts.readers.chatgpt import ChatGptReader
+from rivet_pipeline.transcripts.readers.claude_ai import ClaudeAiReader
 from rivet_pipeline.transcripts.readers.claude_code import ClaudeCodeReader
 from rivet_pipeline.transcripts.readers.codex import CodexReader
+from rivet_pipeline.transcripts.readers.specstory import SpecStoryReader
 from rivet_pipeline.transcripts.reading import HEAD_BYTES, Head, Reader
 
 #: In the order in which they are asked.
-READERS: tuple[Reader, ...] = (ClaudeCodeReader(), CodexReader())
+READERS: tuple[Reader, ...] = (
+    ClaudeCodeReader(),
+    CodexReader(),
+    AiderReader(),
+    SpecStoryReader(),
+    ChatGptReader(),
+    ClaudeAiReader(),
+)
 
 #: How far a line file is read for its format when the first 64 KiB do not tell: a pasted picture makes a long line.
 _FAR_HEAD_BYTES = 8 * 1024 * 1024

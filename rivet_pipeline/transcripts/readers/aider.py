@@ -67,6 +67,9 @@ _THINKING = re.compile(r"\s*<(think|thinking|thinking-content-[0-9a-f]+)>(.*?)</
 #: How many lines identify a session that has no header.
 _IDENTIFYING_LINES = 20
 
+#: How many lines are looked at for how marks end in a file.
+_TELLING_LINES = 500
+
 _NO_ZONE = "local, zone unknown"
 _BEFORE_NEXT = "before the next session"
 
@@ -84,19 +87,21 @@ class AiderReader:
     follows = False
 
     def sniff(self, head: Head) -> bool:
-        """Whether a run begins in it outside of any code block, or its name and marks say so."""
+        """Whether a run begins in it, or marks such as it leaves stand in it, outside of any code block."""
         blocks = CodeBlocks()
-        typed = report = False
         named = head.path.name.endswith(_FILE_NAME)
+        typed = printed = reported = other = False
         for line in head.text.splitlines():
             if not blocks.open:
-                marked = _TYPED.match(line) is not None and (named or line.endswith(_END))
-                if _HEADER.fullmatch(line) or (named and marked):
+                ended = named or line.endswith(_END)
+                typed = typed or (ended and _TYPED.match(line) is not None)
+                printed = printed or (ended and _PRINTED.match(line) is not None)
+                reported = reported or _REPORT.match(line) is not None
+                if _HEADER.fullmatch(line) and (named or typed or printed or not other):
                     return True
-                typed = typed or marked
-                report = report or _REPORT.match(line) is not None
+                other = other or not (_MODE_LINE.fullmatch(line) or not line.strip())
             blocks.take(line)
-        return typed and report
+        return typed and (named or reported)
 
     def state(self, path: Path) -> SourceState:
         """The file's size and the time of its last change."""
@@ -231,7 +236,7 @@ class _History:
         if not typed and not printed:
             return None
         ended = text.endswith(_END)
-        self._strict = self._strict or ended
+        self._strict = self._strict or ended or (self._strict is None and self._ends_are_marked())
         first = not self._previous.strip()
         if typed:
             if self._strict and not (ended and (first or self._part == "typed")):
@@ -243,6 +248,17 @@ class _History:
             return None
         self._printing = bool(self._strict) and not ended
         return "printed"
+
+    def _ends_are_marked(self) -> bool:
+        """Whether some mark soon to come ends in blanks, when the first one does not."""
+        seen = 0
+        for line in self._lines.ahead(_TELLING_LINES):
+            seen += 1
+            if (_TYPED.match(line.text) or _PRINTED.match(line.text)) and line.text.endswith(_END) and line.ended:
+                return True
+        if seen < _TELLING_LINES and not self._how.settled:
+            raise Undecided
+        return False
 
     def _ends_print(self, line: TextLine) -> bool:
         """Whether a line is the last one of a print: a model's text may hold lines that end likewise."""

@@ -46,8 +46,14 @@ from rivet_pipeline.transcripts.records import (
 HARNESS = "chatgpt"
 
 _START = re.compile(r"\ufeff?\s*[\[{]")
-#: A conversation's tree of nodes, of which the first one begins with one of these.
-_TREE = re.compile(r'"mapping"\s*:\s*\{\s*(\}|"[^"]*"\s*:\s*(null|\{\s*"(id|message|parent|children)"\s*:))')
+#: A conversation's tree of nodes: it is empty, or its first node begins in one of these ways.
+_TREE = re.compile(
+    r""""mapping"\s*:\s*\{\s*(\}|"[^"]*"\s*:\s*(null|\{\s*(
+        "id"\s*:\s*" | "parent"\s*:\s*(null|") | "children"\s*:\s*\[
+        | "message"\s*:\s*(null|\{\s*"(id|author|create_time|content|metadata)"\s*:)
+    )))""",
+    re.VERBOSE,
+)
 _CONVERSATION = re.compile(r'"(current_node|conversation_id|create_time|update_time)"\s*:')
 
 _CONVERSATIONS = "conversations"
@@ -369,9 +375,9 @@ def _text(message: dict[str, Any]) -> str:
     else:
         content = mapping(content)
         texts = _content(content)
-    pointers = json.dumps(mapping(message.get("content")).get("parts"))
     for file in _attachments(mapping(message.get("metadata"))):
-        if not (isinstance(file.get("id"), str) and file["id"] in pointers):
+        # A picture stands among the parts as well, under a name that ends in its id.
+        if not (isinstance(file.get("id"), str) and any(file["id"] in text for text in texts)):
             texts.append(_file("file", file.get("name"), file.get("mime_type"), file.get("size")))
     return join_texts(texts)
 

@@ -179,6 +179,17 @@ def test_an_answer_that_was_cut_off_in_a_code_block_hides_nothing(tmp_path: Path
     assert ("system", "notice", "^C KeyboardInterrupt") in said(items)
 
 
+def test_another_code_block_is_not_the_end_of_one_that_was_cut_off(tmp_path: Path) -> None:
+    cut = "\n#### go  \n\nSure:\n```\nhalf of\n"
+    again = "\n#### again  \n\nSure:\n```\nall of it\n```\n\n> Tokens: 1 sent  \n"
+    assert said(read(tmp_path, RUN + cut + RUN + again))[-3:] == [
+        ("user", "speech", "again"),
+        ("assistant", "speech", "Sure:\n```\nall of it\n```"),
+        ("system", "notice", "Tokens: 1 sent"),
+    ]
+    assert len(keys(read(tmp_path, RUN + cut + RUN + again))) == 2
+
+
 def test_a_models_headings_and_quotations_are_its_own(tmp_path: Path) -> None:
     answer = "#### Step one\n\nAs you said:\n\n> a quotation\n> of two lines\n\nDone."
     items = read(tmp_path, f"{RUN}\n#### plan  \n\n{answer}\n\n> Tokens: 1 sent  \n")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rivet_pipeline.transcripts.readers import detect
 from rivet_pipeline.transcripts.readers.chatgpt import ChatGptReader
 from rivet_pipeline.transcripts.reading import HEAD_BYTES, Head, Reading
 from rivet_pipeline.transcripts.records import (
@@ -240,7 +241,7 @@ def test_absent_times_keep_the_order(tmp_path: Path) -> None:
                 "content_type": "multimodal_text",
                 "parts": [
                     {"content_type": "image_asset_pointer", "asset_pointer": "file://file-1", "size_bytes": 2048},
-                    {"content_type": "audio_transcription", "text": "spoken words"},
+                    {"content_type": "audio_transcription", "text": "spoken"},
                     {
                         "content_type": "real_time_user_audio_video_asset_pointer",
                         "audio_asset_pointer": {"asset_pointer": "x://f2", "format": "wav"},
@@ -248,11 +249,11 @@ def test_absent_times_keep_the_order(tmp_path: Path) -> None:
                     "look",
                 ],
             },
-            {"attachments": [{"id": "file-1", "name": "a"}, {"name": "b.txt", "mime_type": "text/plain", "size": 9}]},
+            {"attachments": [{"id": "file-1", "name": "a"}, {"name": "b", "mime_type": "text/plain", "size": 9}]},
             (
                 "user",
                 "speech",
-                "[image file://file-1, 2,048 bytes]\nspoken words\n[audio x://f2, wav]\nlook\n[file b.txt, text/plain, 9 bytes]",
+                "[image file://file-1, 2,048 bytes]\nspoken\n[audio x://f2, wav]\nlook\n[file b, text/plain, 9 bytes]",
             ),
         ),
     ],
@@ -384,6 +385,22 @@ def test_one_conversation_waits_for_its_end(tmp_path: Path) -> None:
 def test_it_is_recognised_by_content(tmp_path: Path, document: Any, known: bool) -> None:
     data = json.dumps(document).encode()[:HEAD_BYTES]
     assert ChatGptReader().sniff(Head(tmp_path / "conversations.json", data, whole=True)) is known
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "harness"),
+    [
+        ("conversations.json", [conversation(ROOT, QUESTION)], "chatgpt"),
+        ("conversations.json", [{"uuid": "c", "name": "x", "chat_messages": [{"uuid": "m"}]}], "claude-ai"),
+        ("conversations.json", [{"id": 1, "messages": []}], None),
+        ("package.json", {"name": "app", "version": "1.0.0", "scripts": {"test": "x"}}, None),
+    ],
+)
+def test_exports_of_one_name_are_told_apart(tmp_path: Path, name: str, document: Any, harness: str | None) -> None:
+    path = tmp_path / name
+    path.write_text(json.dumps(document))
+    reader = detect(path)
+    assert (reader.harness if reader else None) == harness
 
 
 def sample(shared_data: Path, name: str) -> list[ReadItem]:

@@ -234,7 +234,8 @@ def test_ids_that_are_missing_are_made_of_content(tmp_path: Path) -> None:
     ("content", "words", "reason"),
     [
         (None, "the flat text", "message content is not a list"),
-        ("bare", "bare", "message content is not a list"),
+        ("bare", "bare\nthe flat text", "message content is not a list"),
+        ("the flat text", "the flat text", "message content is not a list"),
         ({"type": "text"}, "the flat text", "message content is not a list"),
         ([{"type": "text", "text": None}], "the flat text", "text block without text"),
         ([{"type": "text", "text": 12}], "the flat text", "text block without text"),

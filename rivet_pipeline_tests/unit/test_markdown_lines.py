@@ -18,7 +18,7 @@ def lines(text: str) -> TextLines:
 def hidden(text: str, *, settled: bool = True) -> list[str]:
     """The lines that begin with MARK and are quoted."""
     found, source = [], lines(text)
-    quotes = Quotes(source, settled=settled)
+    quotes = Quotes(source, lambda line: line.startswith("MARK"), settled=settled)
     for line in source:
         assert isinstance(line, TextLine)
         if line.text.startswith("MARK"):
@@ -52,6 +52,10 @@ def test_a_line_that_is_too_long_is_stepped_over() -> None:
         ("````\n```\nMARK 1\n```\nMARK 2\n````\nMARK 3\n", ["MARK 1", "MARK 2"]),
         ("```\nMARK\n```python\n```\n", []),
         ("```\nMARK\n", []),
+        ("```\nMARK 1\n```\nx\n```\nMARK 2\n", []),
+        ("```\nMARK 1\n```\nx\n```\ny\n```\nMARK 2\n", ["MARK 1"]),
+        ("````\n```python\nMARK 1\n```python\n```\n````\nMARK 2\n", ["MARK 1"]),
+        ("```\n<<<<<<< SEARCH\nMARK 1\n>>>>>>> REPLACE\n```\nMARK 2\n", ["MARK 1"]),
         ("``` not `a` fence\nMARK\n```\nx\n```\n", []),
         ("<<<<<<< SEARCH\n```\nMARK\n=======\n>>>>>>> REPLACE\nMARK\n", ["MARK"]),
         ("<<<<<<< SEARCH\nMARK\n<<<<<<< SEARCH\n>>>>>>> REPLACE\n", []),
@@ -67,7 +71,9 @@ def test_a_block_that_may_still_end_decides_nothing() -> None:
     for text in ("```\nMARK\n", "```\nMARK\nx\n``"):
         with pytest.raises(Undecided):
             hidden(text, settled=False)
-    assert hidden("```\nMARK\n```\n", settled=False) == ["MARK"]
+    with pytest.raises(Undecided):
+        hidden("```\nMARK\n```\n", settled=False)
+    assert hidden("```\nMARK 1\n```\nMARK 2\n", settled=False) == ["MARK 1"]
 
 
 def test_the_way_to_a_leaf() -> None:

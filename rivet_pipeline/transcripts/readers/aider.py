@@ -166,7 +166,7 @@ class _History:
         self._path = path
         self._how = how
         self._lines = lines
-        self._quotes = Quotes(lines, settled=how.settled)
+        self._quotes = Quotes(lines, self._is_mark, settled=how.settled)
         self._keys: Counter[str] = Counter()
         self._session = _Session()
         if head is not None:
@@ -229,6 +229,10 @@ class _History:
             part = self._part if not line.text.strip() else "answer"
         yield from self._add(part, line, text)
 
+    def _is_mark(self, text: str) -> bool:
+        marked = _TYPED.match(text) or _PRINTED.match(text)
+        return _HEADER.fullmatch(text) is not None or (marked is not None and (text.endswith(_END) or not self._strict))
+
     def _marked(self, line: TextLine) -> _Part | None:
         """Which part a line is marked as, if any."""
         text = line.text
@@ -236,7 +240,9 @@ class _History:
         if not typed and not printed:
             return None
         ended = text.endswith(_END)
-        self._strict = self._strict or ended or (self._strict is None and self._ends_are_marked())
+        if self._strict is None and printed and not ended:
+            self._strict = self._ends_are_marked()
+        self._strict = bool(self._strict) or ended
         first = not self._previous.strip()
         if typed:
             if self._strict and not (ended and (first or self._part == "typed")):
@@ -250,13 +256,14 @@ class _History:
         return "printed"
 
     def _ends_are_marked(self) -> bool:
-        """Whether some mark soon to come ends in blanks, when the first one does not."""
-        seen = 0
-        for line in self._lines.ahead(_TELLING_LINES):
-            seen += 1
+        """Whether marks end in blanks, when a print begins without: it may be one of several lines."""
+        found = list(self._lines.ahead(_TELLING_LINES))
+        for line in found:
             if (_TYPED.match(line.text) or _PRINTED.match(line.text)) and line.text.endswith(_END) and line.ended:
                 return True
-        if seen < _TELLING_LINES and not self._how.settled:
+            if _TYPED.match(line.text) and line.ended:
+                return False
+        if len(found) < _TELLING_LINES and not self._how.settled:
             raise Undecided
         return False
 

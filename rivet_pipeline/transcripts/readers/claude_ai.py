@@ -255,7 +255,9 @@ class _Turn:
         content = self.message.get("content", [])
         if not isinstance(content, list):
             yield Damaged(line, "message content is not a list")
-            content = [{"type": "text", "text": content}] if isinstance(content, str) else []
+            # Neither the bare text nor the flat one can be told to be what was said.
+            texts = dict.fromkeys(text for text in (content, self.message.get("text")) if isinstance(text, str))
+            content = [{"type": "text", "text": text} for text in texts]
         for block in content:
             reason = self._block(block)
             if reason is not None:

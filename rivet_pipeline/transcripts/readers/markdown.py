@@ -2,14 +2,16 @@
 
 A transcript in Markdown marks its speakers by lines that its texts may hold as well: in a code block they are quoted,
 and mark nothing. But an answer that was cut off leaves its code block open, and the marks behind it do count. So a mark
-in an open block is judged by what comes next: the block's end (it was quoted) or the beginning of another (it was not).
+in an open block is judged by what comes next: it was quoted if the block ends, and if the next mark behind that end
+stands in no block; it was not if another block begins, or if what looked like the end was the beginning of another.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -117,9 +119,8 @@ class CodeBlocks:
                 return True
             return False if _EDIT_START.fullmatch(line) else None
         match = _FENCE.fullmatch(line)
-        if match is None:
-            return None
-        return self._closes(match) or None if not match[2].strip() else False
+        # A shorter fence, or one of the other kind, is part of what the block holds.
+        return not match[2].strip() if match is not None and match[1].startswith(self._fence) else None
 
     def _closes(self, match: re.Match[str]) -> bool:
         return match[1].startswith(self._fence) and not match[2].strip()
@@ -130,10 +131,11 @@ class Undecided(Exception):  # noqa: N818 - no error: the text may go on
 
 
 class Quotes:
-    """Tells the marks that are quoted in a code block from those that count."""
+    """Tells the marks that are quoted in a code block from those that count. `mark` knows a mark by its line."""
 
-    def __init__(self, lines: TextLines, *, settled: bool) -> None:
+    def __init__(self, lines: TextLines, mark: Callable[[str], bool], *, settled: bool) -> None:
         self._lines = lines
+        self._mark = mark
         self._settled = settled
         self._blocks = CodeBlocks()
         self._quoted_until = 0
@@ -156,14 +158,19 @@ class Quotes:
 
     def _end(self, number: int) -> int:
         """The line where the open block ends; the given one when it has no end."""
-        seen = 0
-        for line in self._lines.ahead(LOOK_AHEAD):
-            seen += 1
+        blocks = copy.copy(self._blocks)
+        seen, end = 0, number
+        for seen, line in enumerate(self._lines.ahead(LOOK_AHEAD), 1):
             if not line.ended and not self._settled:
                 raise Undecided
-            ends = self._blocks.ends(line.text)
-            if ends is not None:
-                return line.number if ends else number
-        if seen < LOOK_AHEAD and not self._settled:
-            raise Undecided
-        return number
+            if end > number and self._mark(line.text):
+                break
+            ends = blocks.ends(line.text) if end == number else None
+            if ends is False:
+                return number
+            end = line.number if ends else end
+            blocks.take(line.text)
+        else:
+            if seen < LOOK_AHEAD and not self._settled:
+                raise Undecided
+        return number if blocks.open else end

@@ -96,7 +96,7 @@ class _Story:
         self._path = path
         self._how = how
         self._lines = lines
-        self._quotes = Quotes(lines, settled=how.settled)
+        self._quotes = Quotes(lines, lambda text: _SPEAKER.fullmatch(text) is not None, settled=how.settled)
         self._ids = ContentIds()
         self._key = ""
         self._native = ""

@@ -160,7 +160,7 @@ class Quotes:
         """The line where the open block ends; the given one when it has no end."""
         blocks = copy.copy(self._blocks)
         seen, end = 0, number
-        for seen, line in enumerate(self._lines.ahead(LOOK_AHEAD), 1):
+        for seen, line in enumerate(self._lines.ahead(LOOK_AHEAD), 1):  # noqa: B007 - used behind the loop
             if not line.ended and not self._settled:
                 raise Undecided
             if end > number and self._mark(line.text):

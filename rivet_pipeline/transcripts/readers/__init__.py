@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from rivet_pipeline.transcripts.lines import open_stream, without_compression
+from rivet_pipeline.transcripts.readers.aider import AiderReader
 from rivet_pipeline.transcripts.readers.antigravity import AntigravityReader
+from rivet_pipeline.transcripts.readers.chatgpt import ChatGptReader
+from rivet_pipeline.transcripts.readers.claude_ai import ClaudeAiReader
 from rivet_pipeline.transcripts.readers.claude_code import ClaudeCodeReader
 from rivet_pipeline.transcripts.readers.codex import CodexReader
 from rivet_pipeline.transcripts.readers.gemini_aistudio import GeminiAiStudioReader
 from rivet_pipeline.transcripts.readers.gemini_cli import GeminiCliReader
 from rivet_pipeline.transcripts.readers.qwen_code import QwenCodeReader
+from rivet_pipeline.transcripts.readers.specstory import SpecStoryReader
 from rivet_pipeline.transcripts.reading import HEAD_BYTES, Head, Reader
 
 #: In the order in which they are asked.
@@ -21,6 +25,10 @@ READERS: tuple[Reader, ...] = (
     GeminiAiStudioReader(),
     QwenCodeReader(),
     AntigravityReader(),
+    AiderReader(),
+    SpecStoryReader(),
+    ChatGptReader(),
+    ClaudeAiReader(),
 )
 
 #: How far a line file is read for its format when the first 64 KiB do not tell: a pasted picture makes a long line.

@@ -183,23 +183,22 @@ def make_table(report: ImportReport, *, dry_run: bool = False) -> Table:
     table.add_column("what")
     table.add_column("count", justify="right")
     messages = report.messages()
-    files = (
-        ("files", report.transcripts),
-        ("  read now", report.count("read") + report.count("incomplete")),
-        ("  unchanged since the last import", report.count("unchanged")),
-    )
-    for label, count in files:
+    table.add_row("transcripts", f"{report.transcripts:,}")
+    for name, count in sorted(report.by_harness().items()):
+        table.add_row(f"  of {name}", f"{count:,}")
+    for label, count in (
+        ("read now", report.count("read") + report.count("incomplete")),
+        ("unchanged since the last import", report.count("unchanged")),
+    ):
         table.add_row(label, f"{count:,}")
     for label, count in (
-        ("  with an unfinished end, read again next time", report.count("incomplete")),
-        ("  passed over (--harness, --since)", report.count("passed_over")),
+        ("with an unfinished end, read again next time", report.count("incomplete")),
+        ("passed over (--harness, --since)", report.count("passed_over")),
         ("other files, no transcripts", report.count("not_a_transcript")),
         ("files that can not be read", report.count("unreadable")),
     ):
         if count:
             table.add_row(label, f"{count:,}")
-    for name, count in sorted(report.by_harness().items()):
-        table.add_row(f"    {name}", f"{count:,}")
     table.add_row("conversations", f"{len(report.conversations):,}", end_section=True)
     table.add_row("messages new", f"{messages['new']:,}")
     table.add_row("messages known", f"{messages['known']:,}", end_section=True)

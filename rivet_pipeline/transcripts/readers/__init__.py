@@ -7,10 +7,28 @@ from pathlib import Path
 from rivet_pipeline.transcripts.lines import open_stream, without_compression
 from rivet_pipeline.transcripts.readers.claude_code import ClaudeCodeReader
 from rivet_pipeline.transcripts.readers.codex import CodexReader
+from rivet_pipeline.transcripts.readers.copilot import CopilotReader
+from rivet_pipeline.transcripts.readers.cursor import CursorReader
+from rivet_pipeline.transcripts.readers.droid import DroidReader
+from rivet_pipeline.transcripts.readers.grok import GrokReader
+from rivet_pipeline.transcripts.readers.kimi import KimiReader
+from rivet_pipeline.transcripts.readers.pi import OpenClawReader, PiReader
+from rivet_pipeline.transcripts.readers.polylogue import PolylogueReader
 from rivet_pipeline.transcripts.reading import HEAD_BYTES, Head, Reader
 
 #: In the order in which they are asked.
-READERS: tuple[Reader, ...] = (ClaudeCodeReader(), CodexReader())
+READERS: tuple[Reader, ...] = (
+    ClaudeCodeReader(),
+    CodexReader(),
+    KimiReader(),
+    GrokReader(),
+    PiReader(),
+    OpenClawReader(),
+    CopilotReader(),
+    DroidReader(),
+    CursorReader(),
+    PolylogueReader(),
+)
 
 #: How far a line file is read for its format when the first 64 KiB do not tell: a pasted picture makes a long line.
 _FAR_HEAD_BYTES = 8 * 1024 * 1024

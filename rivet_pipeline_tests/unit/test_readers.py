@@ -23,7 +23,14 @@ CLAUDE = {"type": "user", "uuid": "1", "sessionId": "s", "isSidechain": False, "
 CODEX = {"timestamp": "2026-01-01T00:00:00Z", "type": "session_meta", "payload": {"id": "x"}}
 
 PI = {"type": "session", "id": "x", "timestamp": "2026-01-01T00:00:00Z", "cwd": "/app"}
-COPILOT = {"type": "user.message", "data": {}, "id": "e", "timestamp": "2026-01-01T00:00:00Z", "parentId": None}
+GROK = {"timestamp": 1, "method": "session/update"}
+COPILOT: dict[str, Any] = {
+    "type": "user.message",
+    "data": {},
+    "id": "e",
+    "timestamp": "2026-01-01T00:00:00Z",
+    "parentId": None,
+}
 
 
 def found(path: Path, *rows: Any) -> str | None:

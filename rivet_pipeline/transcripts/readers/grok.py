@@ -262,10 +262,13 @@ class _Updates:
 
     def _chunk(self, kind: str, prompt: str, row: Row, content: Any) -> Iterator[ReadItem]:
         role = _CHUNKS[kind][0]
+        run = self.runs.get(role)
+        if run is not None and run.prompt != prompt:
+            yield from self._end(role)
         if role == "assistant":
             yield from self._end("user")
         run = self.runs.get(role)
-        if run is None or (run.kind, run.prompt) != (kind, prompt):
+        if run is None or run.kind != kind:
             yield from self._end(role)
             run = self.runs[role] = _Run(kind, prompt, row)
         run.texts.append(_chunk_text(content))

@@ -196,8 +196,9 @@ SUMMARY = {
     "current_model_id": "grok-x",
     "head_branch": "main",
     "parent_session_id": "p-1",
+    "created_at": "2026-05-25T14:21:17.423609472Z",
 }
-CHAT = [
+CHAT: list[dict[str, Any]] = [
     {"type": "system", "content": "You are Grok"},
     {"type": "user", "content": [{"type": "text", "text": "policy"}], "synthetic_reason": "project_instructions"},
     {"type": "user", "content": [{"type": "text", "text": "hi"}], "prompt_index": 0},
@@ -238,7 +239,8 @@ def test_a_chat_history(tmp_path: Path) -> None:
     assert session.title == "New title"
     assert session.settings["git_branch"] == "main"
     assert session.settings["parent_session_id"] == "p-1"
-    assert all(record.created_at is None for record in messages(items))
+    times = [record.created_at for record in messages(items)]
+    assert times == [datetime(2026, 5, 25, 14, 21, 17, 423609, UTC)] + [None] * 7
 
 
 def test_the_older_form_of_a_chat_history_says_the_same(tmp_path: Path) -> None:

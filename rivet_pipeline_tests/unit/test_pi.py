@@ -73,7 +73,7 @@ def test_a_conversation(tmp_path: Path) -> None:
 
 
 def test_the_user_runs_a_command(tmp_path: Path) -> None:
-    shell = {"command": "make", "output": "broken", "exitCode": 2, "cancelled": False}
+    shell: dict[str, Any] = {"command": "make", "output": "broken", "exitCode": 2, "cancelled": False}
     items = read(write(tmp_path / "a.jsonl", HEAD, entry(1, "bashExecution", None, **shell)))
     record = messages(items)[0]
     assert (record.role, record.tool_name, record.tool_args, record.tool_result) == (

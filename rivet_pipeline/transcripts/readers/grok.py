@@ -160,9 +160,8 @@ def _speaks(path: Path) -> bool:
     return False
 
 
-def _teller(path: Path, agent: str, native: str | None) -> Teller:
+def _teller(path: Path, agent: str, native: str | None, summary: dict[str, Any]) -> Teller:
     """The conversation of a file, with what its summary says about it."""
-    summary = _summary(path)
     info = mapping(summary.get("info"))
     if native is None:
         native = text_of(info.get("id"))
@@ -228,7 +227,9 @@ class _Updates:
         update = parameters["update"]
         kind = text_of(update["sessionUpdate"])[:80]
         if self.teller is None:
-            self.teller = _teller(self.path, self.agent, text_of(parameters.get("sessionId")) or None)
+            self.teller = _teller(
+                self.path, self.agent, text_of(parameters.get("sessionId")) or None, _summary(self.path)
+            )
         meta = mapping(parameters.get("_meta"))
         stamp = meta.get("agentTimestampMs")
         time = parse_time(stamp) or parse_time(line.value.get("timestamp"))
@@ -403,7 +404,10 @@ class _Chat:
     """The state of one reading of a chat history."""
 
     def __init__(self, path: Path, agent: str) -> None:
-        self.teller = _teller(path, agent, None)
+        summary = _summary(path)
+        self.teller = _teller(path, agent, None, summary)
+        #: When the session began: the one time there is, so the first record's.
+        self.began = parse_time(summary.get("created_at"))
 
     def take(self, line: Line) -> Iterable[ReadItem]:
         """What one record comes to."""
@@ -416,7 +420,9 @@ class _Chat:
             "prior_turn_interrupt": value.get("prior_turn_interrupt"),
         }
         parts, passed = _chat_parts(kind, value)
-        items = list(self.teller.tell(Row(line.number, metadata=metadata), parts, passed))
+        time, self.began = self.began, None
+        source = {"time_source": "summary"} if time else {}
+        items = list(self.teller.tell(Row(line.number, None, time, {**metadata, **source}), parts, passed))
         return items or [Skipped(line.number, f"{kind} without text" if kind in _CHAT_TYPES else kind)]
 
     def finish(self) -> Iterable[ReadItem]:

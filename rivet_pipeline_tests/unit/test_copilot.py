@@ -45,7 +45,7 @@ def test_a_conversation(tmp_path: Path) -> None:
     )
     assert said(items) == [
         ("user", "speech", "list them"),
-        ("system", "injected", given.replace("list them", "\n")),
+        ("system", "injected", given.replace("\nlist them", "")),
         ("assistant", "thinking", "Hm."),
         ("assistant", "speech", "Listing."),
         ("tool", "tool", "shell"),

@@ -49,6 +49,8 @@ def test_the_users_words_are_told_from_what_was_put_around_them(tmp_path: Path) 
         ("system", "injected", "<open_files>a</open_files>"),
         ("assistant", "speech", "Ok."),
     ]
+    two = "<user_query>\none\n</user_query>\n<user_query>\ntwo\n</user_query>"
+    assert said(read(write(tmp_path / "u-2.jsonl", row("user", text(two))))) == [("user", "speech", "one\ntwo")]
     assert titles(items) == ["fix <b>it</b>"]
     assert {item.session.session_key for item in items if isinstance(item, Message)} == {"cursor:u-1"}
     assert all(record.created_at is None for record in messages(items))
@@ -72,6 +74,12 @@ def test_results_belong_to_the_calls_before_them(tmp_path: Path) -> None:
     assert found["tool:t1"] == "late"
     paired = [item.metadata.get("paired_by") for item in items if isinstance(item, ToolResult)]
     assert paired == ["position", "position", None]
+
+
+def test_what_stands_at_cursors_own_place_is_cursors(tmp_path: Path) -> None:
+    dated = {**row("user", text("hi")), "timestamp": 1}
+    assert read(write(tmp_path / "a.jsonl", dated)) == []
+    assert said(read(write(tmp_path / "agent-transcripts" / "u" / "u.jsonl", dated))) == [("user", "speech", "hi")]
 
 
 def test_errors_and_ends(tmp_path: Path) -> None:

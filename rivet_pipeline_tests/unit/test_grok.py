@@ -158,6 +158,18 @@ def test_calls_and_what_they_came_to(tmp_path: Path) -> None:
     assert failed == ["tool:c3"]
 
 
+def test_a_call_whose_beginning_is_damaged_is_known_by_its_update(tmp_path: Path) -> None:
+    s = Stream()
+    rows = [
+        '{"method": "session/update", "params": {"sess',
+        s.update("c1", title="Read `a`", rawInput={"target_file": "a"}),
+        s.update("c1", status="completed", rawOutput={"content": "words"}),
+    ]
+    items = read(write(tmp_path / "updates.jsonl", *rows))
+    assert said(items) == [("tool", "tool", "Read `a`")]
+    assert results(items) == {"tool:c1": "words"}
+
+
 def test_a_call_waits_for_its_arguments(tmp_path: Path) -> None:
     s = Stream()
     path = write(tmp_path / "updates.jsonl", s.user("go"), s.call("c1", "read_file"))

@@ -5,6 +5,7 @@ Which event is speech, tool traffic or machinery is decided here. Every event ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -140,9 +141,7 @@ class _Session:
     def _prompt(self, row: Row, data: dict[str, Any]) -> Iterable[ReadItem]:
         words, given = text_of(data.get("content")), text_of(data.get("transformedContent"))
         parts: list[Part] = [Said("user", "speech", words)] if words.strip() else []
-        # The words as they were given to the model, with what the harness put around them.
-        around = given.replace(words, "\n", 1).strip() if words and words in given else given.strip()
-        if around:
+        if around := _around(words, given):
             parts.append(Said("system", "injected", around))
         return self.teller.tell(row, parts)
 
@@ -185,6 +184,12 @@ class _Session:
             details=present({"is_error": failed}),
         )
         return self.teller.tell(row, [found])
+
+
+def _around(words: str, given: str) -> str:
+    """What the harness put around a prompt when it gave it to the model; all of it when the words are not found."""
+    own = re.search(rf"(?:\A|\n){re.escape(words)}(?=\n|\Z)", given)
+    return (given[: own.start()] + given[own.end() :] if own else given).strip()
 
 
 def _metadata(data: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class CursorReader(LineReader):
         if head.path.suffix == ".txt":
             return _is_text(head)
         spoken = [record for record in head.records if record.get("type") not in _MACHINERY]
-        return bool(spoken) and _is_message(spoken[0])
+        return bool(spoken) and _is_message(spoken[0], at_home=_FOLDER in head.path.parts)
 
     def start(self, path: Path, agent: str) -> Transcript:
         """The state with which a file of JSON lines is read."""
@@ -67,10 +67,10 @@ def _is_text(head: Head) -> bool:
     return _FOLDER in head.path.parts or "<user_query>" in head.text or "\n[Tool call] " in head.text
 
 
-def _is_message(record: dict[str, Any]) -> bool:
+def _is_message(record: dict[str, Any], *, at_home: bool) -> bool:
     content = mapping(record.get("message")).get("content")
     speaks = record.get("role") in {"user", "assistant"} and isinstance(content, list | str)
-    return speaks and not record.keys() & _FOREIGN
+    return speaks and (at_home or not record.keys() & _FOREIGN)
 
 
 def _teller(path: Path, agent: str) -> tuple[Teller, dict[str, Any]]:
@@ -90,13 +90,16 @@ def _teller(path: Path, agent: str) -> tuple[Teller, dict[str, Any]]:
 
 def _words(text: str) -> list[Said]:
     """A prompt as the user's words and what Cursor put around them."""
-    query = _QUERY.search(text)
-    if query is None:
+    said: list[Said] = []
+    position = 0
+    for query in _QUERY.finditer(text):
+        said.append(Said("system", "injected", text[position : query.start()].strip()))
+        said.append(Said("user", "speech", query.group(1)))
+        position = query.end()
+    if not said:
         return split_prompt(text)
-    around = [text[: query.start()].strip(), text[query.end() :].strip()]
-    before, behind = ([Said("system", "injected", part)] if part else [] for part in around)
-    words = [Said("user", "speech", query.group(1))] if query.group(1).strip() else []
-    return [*before, *words, *behind]
+    said.append(Said("system", "injected", text[position:].strip()))
+    return [part for part in said if part.text.strip()]
 
 
 class _Lines:

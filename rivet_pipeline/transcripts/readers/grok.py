@@ -308,6 +308,10 @@ class _Updates:
 
     def _call_update(self, row: Row, update: dict[str, Any]) -> Iterator[ReadItem]:
         native = text_of(update.get("toolCallId"))
+        assert self.teller is not None
+        if update.get("rawInput") and native not in self.calls and not self.teller.calls.knows(native):
+            # The record that began the call is damaged.
+            yield from self._call(row, update)
         yield from self._call_known(native, update)
         if _is_final(update):
             yield from self._tell(row, [_outcome(native, update)])

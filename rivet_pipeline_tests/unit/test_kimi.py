@@ -234,6 +234,26 @@ def test_a_context_file(tmp_path: Path) -> None:
     assert {item.session.session_key for item in items if isinstance(item, Message)} == {"kimi-code:6f-id"}
 
 
+def test_a_context_is_dated_by_the_wire_file_beside_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "s" / "context.jsonl", *CONTEXT)
+    assert [record.created_at for record in messages(read(path))] == [None] * 6
+    older = {"timestamp": START / 1000, "message": {"type": "TurnBegin", "payload": {"user_input": "go on"}}}
+    wire = write(path.with_name("wire.jsonl"), {**META, "protocol_version": "1.1"}, older)
+    times = [record.created_at for record in messages(read(path))]
+    assert times == [datetime.fromtimestamp(START / 1000, UTC)] + [None] * 5
+    # It says what the context says, in another form.
+    assert messages(read(wire)) == []
+    assert skipped(read(wire)) == {"metadata": 1, "older wire/TurnBegin": 1}
+
+
+def test_sub_agents_of_a_context(tmp_path: Path) -> None:
+    items = read(write(tmp_path / "s-1" / "subagents" / "a-1" / "context.jsonl", *CONTEXT))
+    assert {item.session.session_key for item in items if isinstance(item, Message)} == {"kimi-code:s-1"}
+    assert {record.metadata["agent_id"] for record in messages(items)} == {"a-1"}
+    assert all("a-1:" in record.event_id for record in messages(items))
+    assert titles(items) == []
+
+
 def test_a_context_that_began_anew_loses_no_word(tmp_path: Path) -> None:
     first = write(tmp_path / "s" / "context_1.jsonl", *CONTEXT)
     again = {"role": "assistant", "tool_calls": [{"id": "Shell:0", "function": {"name": "Shell", "arguments": "{}"}}]}

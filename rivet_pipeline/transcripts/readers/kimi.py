@@ -2,7 +2,8 @@
 
 `~/.kimi-code/sessions/<project>/<session>/agents/<agent>/wire.jsonl`, with the session's `state.json` above; sub-agents
 have a folder of their own and belong to the same session. `~/.kimi/sessions/<project>/<session>/context.jsonl`, with
-older parts in `context_<n>.jsonl`.
+older parts in `context_<n>.jsonl` and sub-agents in `subagents/<agent>/`; the `wire.jsonl` beside it is of another form
+and says the same, so that only the time of its beginning is taken from it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,8 @@ _MAIN = "main"
 _CONTEXT_NAME = re.compile(r"context(?:_\d+)?\.jsonl")
 _CONTEXT_ROLES = frozenset({"system", "user", "assistant", "tool", "_checkpoint", "_usage", "_system_prompt"})
 
+_SCAN = 64 * 1024
+
 #: How many prompts may wait for the message that repeats them.
 _PROMPTS = 64
 
@@ -65,9 +69,9 @@ class KimiReader(LineReader):
         return any(_is_wire(record) for record in head.records) or _is_context(head)
 
     def state(self, path: Path) -> SourceState:
-        """The state of the file and of its session's `state.json`."""
-        state = _state_path(path)
-        return file_state(path) if state is None else file_state(path, state)
+        """The state of the file, of its session's `state.json`, and of what tells a context's beginning."""
+        beside = [_state_path(path), _wire_beside(path)]
+        return file_state(path, *(other for other in beside if other is not None))
 
     def start(self, path: Path, agent: str) -> Transcript:
         """The state with which a file is read."""
@@ -93,11 +97,34 @@ def _in_agents(path: Path) -> bool:
     return path.name == "wire.jsonl" and path.parent.parent.name == "agents"
 
 
-def _state_path(path: Path) -> Path | None:
-    """Where the session's state stands; None for a file that was taken out of its folder."""
+def _place(path: Path) -> tuple[Path | None, str]:
+    """The folder of the session and the agent; no folder for a file that was taken out of its own."""
     if _in_agents(path):
-        return path.parents[2] / "state.json"
-    return path.with_name("state.json") if _CONTEXT_NAME.fullmatch(path.name) else None
+        return path.parents[2], path.parent.name
+    if not _CONTEXT_NAME.fullmatch(path.name):
+        return None, _MAIN
+    if path.parent.parent.name == "subagents":
+        return path.parents[2], path.parent.name
+    return path.parent, _MAIN
+
+
+def _state_path(path: Path) -> Path | None:
+    folder = _place(path)[0]
+    return None if folder is None else folder / "state.json"
+
+
+def _wire_beside(path: Path) -> Path | None:
+    return path.with_name("wire.jsonl") if _CONTEXT_NAME.fullmatch(path.name) else None
+
+
+def _began(wire: Path) -> datetime | None:
+    """When a context's session began, as the first dated record of the wire file beside it says."""
+    try:
+        with wire.open("rb") as stream:
+            records = Head(wire, stream.read(_SCAN), whole=False).records
+    except OSError:
+        return None
+    return next(filter(None, (parse_time(record.get("timestamp")) for record in records)), None)
 
 
 def _state(path: Path) -> dict[str, Any]:
@@ -111,7 +138,11 @@ def _state(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _record(path: Path, agent: str, native: str, *, main: bool) -> SessionRecord:
+def _teller(path: Path, agent: str) -> tuple[Teller, dict[str, Any]]:
+    """The conversation that a file belongs to, and what each of its messages carries."""
+    folder, slot = _place(path)
+    main = slot == _MAIN
+    native = path.stem if folder is None else folder.name
     state = _state(path)
     settings = {
         "source": HARNESS,
@@ -121,19 +152,16 @@ def _record(path: Path, agent: str, native: str, *, main: bool) -> SessionRecord
         "file": str(path) if main else None,
     }
     title = make_title(text_of(state.get("title") or state.get("custom_title")))
-    return SessionRecord(f"{HARNESS}:{native}", agent, HARNESS, title, present(settings))
+    record = SessionRecord(f"{HARNESS}:{native}", agent, HARNESS, title, present(settings))
+    common = {} if main else {"sidechain": True, "agent_id": slot}
+    return Teller(path, record, scope="" if main else f"{slot}:"), common
 
 
 class _Wire:
     """The state of one reading of a wire file: one agent of one session."""
 
     def __init__(self, path: Path, agent: str) -> None:
-        self.slot = path.parent.name if _in_agents(path) else _MAIN
-        main = self.slot == _MAIN
-        native = path.parents[2].name if _in_agents(path) else path.stem
-        scope = "" if main else f"{self.slot}:"
-        self.common = {} if main else {"sidechain": True, "agent_id": self.slot}
-        self.teller = Teller(path, _record(path, agent, native, main=main), scope=scope)
+        self.teller, self.common = _teller(path, agent)
         #: Prompts that the harness took and that no message repeated yet.
         self.prompts: deque[tuple[Row, str]] = deque()
         self.said_before = RecentSet(_PROMPTS)
@@ -157,7 +185,8 @@ class _Wire:
         kind = text_of(line.value.get("type"))[:80]
         handler = self.handlers.get(kind)
         if handler is None:
-            return [Skipped(line.number, kind or "without type")]
+            older = text_of(mapping(line.value.get("message")).get("type"))[:60]
+            return [Skipped(line.number, kind or (f"older wire/{older}" if older else "without type"))]
         return list(handler(line)) or [Skipped(line.number, kind)]
 
     def finish(self) -> Iterable[ReadItem]:
@@ -313,7 +342,9 @@ class _Context:
     """
 
     def __init__(self, path: Path, agent: str) -> None:
-        self.teller = Teller(path, _record(path, agent, path.parent.name, main=True))
+        self.teller, self.common = _teller(path, agent)
+        #: The one time there is, so the first record's.
+        self.began = _began(path.with_name("wire.jsonl"))
         self.before = ""
         self.ids = ContentIds()
         self.open_calls: dict[str, str] = {}
@@ -325,7 +356,8 @@ class _Context:
         if role == "tool":
             native = text_of(value.get("tool_call_id"))
             known = self.open_calls.pop(native, native) or None
-            return self.teller.tell(Row(line.number), [Result(result_text(value.get("content")), known)])
+            result = Result(result_text(value.get("content")), known)
+            return self.teller.tell(Row(line.number, metadata=self.common), [result])
         if role not in {"system", "user", "assistant", "_system_prompt"}:
             return [Skipped(line.number, role or "without role")]
         speaker: Role = "assistant" if role == "assistant" else "user"
@@ -339,8 +371,9 @@ class _Context:
             parts = [Said("assistant", "thinking", thoughts), *parts]
         parts = [*parts, *(self._call(call) for call in value.get("tool_calls") or [])]
         said = content_event_id(role, *map(repr, parts))
-        row = Row(line.number, self.ids.next(self.before, said))
-        self.before = said
+        source = {"time_source": "wire.jsonl"} if self.began else {}
+        row = Row(line.number, self.ids.next(self.before, said), self.began, {**self.common, **source})
+        self.before, self.began = said, None
         return list(self.teller.tell(row, parts, passed)) or [Skipped(line.number, f"{role} without text")]
 
     def _call(self, value: Any) -> Call:

@@ -196,8 +196,9 @@ def file_text(block: Mapping[str, Any]) -> str:
     what = re.sub("^input|[-_]?url$", "", text_of(block.get("type")).replace("_", "").lower()) or "file"
     source = mapping(block.get("source")) or block
     media_type = source.get("media_type") or source.get("mimeType") or source.get("mediaType")
-    nested = mapping(source.get("image_url") or source.get("imageUrl") or source.get("videoUrl"))
-    data = source.get("data") or nested.get("url") or source.get("url")
+    keys = ("image_url", "imageUrl", "audio_url", "audioUrl", "video_url", "videoUrl")
+    nested = next((source[key] for key in keys if source.get(key)), None)
+    data = source.get("data") or mapping(nested).get("url") or nested or source.get("url")
     if isinstance(data, str) and not data.startswith("data:") and "://" in data[:12]:
         return f"[{what} {data[:500]}]"
     return binary_placeholder(what, media_type, data)

@@ -13,6 +13,7 @@ from rivet_pipeline_tests.unit.reading import (
     check_cuts,
     counts,
     damaged,
+    is_incomplete,
     messages,
     read,
     results,
@@ -110,6 +111,20 @@ def test_machinery(tmp_path: Path) -> None:
     assert titles(items) == ["A name"]
     assert damaged(items) == {"message of unexpected shape": 1}
     assert skipped(items) == {"session": 1, "custom/state": 1, "model_change": 1, "message/narrator": 1}
+
+
+def test_a_result_may_stand_before_its_call(tmp_path: Path) -> None:
+    call = {"type": "toolCall", "id": "t1", "name": "read", "arguments": {}}
+    early = entry(1, "toolResult", "words", toolCallId="t1", isError=True)
+    orphan = entry(2, "toolResult", "left", toolCallId="t9")
+    path = write(tmp_path / "a.jsonl", HEAD, early, orphan, entry(3, "assistant", [call]))
+    items = read(path)
+    record = messages(items)[0]
+    assert (record.event_id, record.tool_result, record.metadata["is_error"]) == ("tool:t1", "words", True)
+    assert results(items) == {"tool:t9": "left"}
+    growing = read(path, settled=False)
+    assert is_incomplete(growing)
+    assert results(growing) == {}
 
 
 def test_a_branch_is_kept_and_marked(tmp_path: Path) -> None:

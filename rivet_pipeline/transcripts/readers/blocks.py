@@ -43,6 +43,9 @@ from rivet_pipeline.transcripts.records import (
 #: How many calls, and how many rows, are remembered, so that memory stays bounded in a file of any length.
 _MEMORY = 65_536
 
+#: How many results wait for their calls.
+_EARLY = 256
+
 _CALLS = frozenset({"tooluse", "toolcall", "functioncall", "servertooluse", "mcptooluse"})
 _FILES = frozenset(
     {"image", "imageurl", "inputimage", "document", "file", "audio", "audiourl", "inputaudio", "video", "videourl"}
@@ -273,6 +276,8 @@ class Teller:
         self.titled = session.title is not None
         self._scope = scope
         self._pointer = pointer
+        #: Results whose calls were not met yet, by the calls' ids.
+        self._early: dict[str, ToolResult] = {}
         self._rows = RecentSet(_MEMORY)
         self._row_ids = RecentSet(_MEMORY)
 
@@ -299,7 +304,7 @@ class Teller:
         number = 0
         for part in parts:
             if isinstance(part, Result):
-                yield self._result(row, part)
+                yield from self._result(row, part)
                 continue
             if isinstance(part, Call):
                 yield Message(self.session, self._call(row, part))
@@ -311,6 +316,15 @@ class Teller:
         for reason in passed:
             yield Skipped(row.line, reason)
 
+    def finish(self) -> Iterator[ReadItem]:
+        """Results whose calls never came."""
+        yield from self._early.values()
+        self._early.clear()
+
+    def waits(self) -> bool:
+        """Whether there are results whose calls may still come."""
+        return bool(self._early)
+
     def _said(self, row: Row, said: Said, base: str | None, number: int) -> MessageRecord:
         if base is None:
             event_id = self.ids.next(self._scope, said.role, said.kind, said.text)
@@ -321,32 +335,46 @@ class Teller:
         return MessageRecord(event_id, said.role, said.text, metadata=self._metadata(row, extra), created_at=row.time)
 
     def _call(self, row: Row, call: Call) -> MessageRecord:
+        metadata = self._metadata(row, {"kind": row.kind or "tool", **present(call.details)})
+        result = call.result
         if call.native:
-            event_id = self.calls.open(f"{self._scope}{call.native}")
+            native = f"{self._scope}{call.native}"
+            event_id = self.calls.open(native)
+            if early := self._early.pop(native, None):
+                result, metadata = early.tool_result, {**metadata, **early.metadata}
         else:
             event_id = self.ids.next(self._scope, "call", call.name, json.dumps(call.arguments, sort_keys=True))
-            if call.result is None:
+            if result is None:
                 self.calls.open_nameless(event_id, call.name)
-        metadata = self._metadata(row, {"kind": row.kind or "tool", **present(call.details)})
         return MessageRecord(
-            event_id, "tool", "", call.name, call.arguments, call.result, metadata=metadata, created_at=row.time
+            event_id, "tool", "", call.name, call.arguments, result, metadata=metadata, created_at=row.time
         )
 
-    def _result(self, row: Row, result: Result) -> ToolResult:
+    def _result(self, row: Row, result: Result) -> Iterator[ReadItem]:
         native = f"{self._scope}{result.native}" if result.native else ""
-        found: dict[str, Any] = {}
-        if native and self.calls.knows(native):
-            event_id = self.calls.answer(native)
-        elif (paired := self.calls.answer_nameless(result.name)) is not None:
-            event_id, found = paired, {"paired_by": "position"}
-        else:
-            event_id = f"tool:{native}" if native else self.ids.next(self._scope, "result", result.text)
-            found = {"tool_name": result.name}
         carried = {key: row.metadata.get(key) for key in ("sidechain", "agent_id")}
-        metadata = {"kind": row.kind or "tool", **present({**carried, **found, **result.details})}
+        metadata = {"kind": row.kind or "tool", **present({**carried, **result.details})}
         if self._pointer:
             metadata |= {"session_jsonl_path": str(self.path), "session_host": HOST, "result_jsonl_line": row.line - 1}
-        return ToolResult(self.session, event_id, result.text, metadata, created_at=row.time)
+        if native and self.calls.knows(native):
+            yield ToolResult(self.session, self.calls.answer(native), result.text, metadata, row.time)
+        elif (paired := self.calls.answer_nameless(result.name)) is not None:
+            metadata["paired_by"] = "position"
+            yield ToolResult(self.session, paired, result.text, metadata, row.time)
+        else:
+            metadata |= present({"tool_name": result.name})
+            event_id = f"tool:{native}" if native else self.ids.next(self._scope, "result", result.text)
+            yield from self._hold(row, native, ToolResult(self.session, event_id, result.text, metadata, row.time))
+
+    def _hold(self, row: Row, native: str, result: ToolResult) -> Iterator[ReadItem]:
+        """Keeps a result until its call comes; one that no call can be found for is given as it is."""
+        if not native or native in self._early:
+            yield result
+            return
+        self._early[native] = result
+        yield Skipped(row.line, "result before its call, given later")
+        if len(self._early) > _EARLY:
+            yield self._early.pop(next(iter(self._early)))
 
     def _metadata(self, row: Row, extra: Mapping[str, Any]) -> dict[str, Any]:
         pointer = line_pointer(self.path, row.line) if self._pointer else {}
@@ -358,3 +386,17 @@ class Teller:
             return
         if title := make_title(said.text):
             yield self.update(title=title)
+
+
+class Telling:
+    """What the readings of line files have in common: only a result waits, for its call."""
+
+    teller: Teller
+
+    def finish(self) -> Iterable[ReadItem]:
+        """What is left at the end of a file that nobody writes any more."""
+        return self.teller.finish()
+
+    def waits(self) -> bool:
+        """Whether something is left that a later record may still bear upon."""
+        return self.teller.waits()

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from rivet_pipeline.transcripts.lines import Line
-from rivet_pipeline.transcripts.readers.blocks import Call, Part, Result, Row, Teller, arguments_of, result_text
+from rivet_pipeline.transcripts.readers.blocks import (
+    Call,
+    Part,
+    Result,
+    Row,
+    Teller,
+    Telling,
+    arguments_of,
+    result_text,
+)
 from rivet_pipeline.transcripts.readers.shared import (
     LineReader,
     Said,
@@ -66,7 +75,7 @@ def _is_event(record: dict[str, Any]) -> bool:
     return known and isinstance(record.get("data"), dict) and {"id", "timestamp", "parentId"} <= record.keys()
 
 
-class _Session:
+class _Session(Telling):
     """The state of one reading."""
 
     def __init__(self, path: Path, agent: str) -> None:
@@ -106,14 +115,6 @@ class _Session:
         else:
             items = iter(())
         return list(items) or [Skipped(line.number, kind or "without type")]
-
-    def finish(self) -> Iterable[ReadItem]:
-        """Nothing is held back."""
-        return []
-
-    def waits(self) -> bool:
-        """Every event stands for itself."""
-        return False
 
     def _start(self, row: Row, data: dict[str, Any]) -> Iterable[ReadItem]:
         if self.teller.session.settings:

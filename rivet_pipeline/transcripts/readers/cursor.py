@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rivet_pipeline.transcripts.lines import TOO_LONG, Line, open_stream
-from rivet_pipeline.transcripts.readers.blocks import Call, Part, Result, Row, Teller, add_part, parts_of, split_prompt
+from rivet_pipeline.transcripts.readers.blocks import (
+    Call,
+    Part,
+    Result,
+    Row,
+    Teller,
+    Telling,
+    add_part,
+    parts_of,
+    split_prompt,
+)
 from rivet_pipeline.transcripts.readers.shared import LineReader, Said, Transcript, mapping, present, text_of
 from rivet_pipeline.transcripts.reading import Head, Reading
 from rivet_pipeline.transcripts.records import Damaged, Incomplete, Paused, ReadItem, SessionRecord, Skipped
@@ -102,7 +112,7 @@ def _words(text: str) -> list[Said]:
     return [part for part in said if part.text.strip()]
 
 
-class _Lines:
+class _Lines(Telling):
     """The state of one reading of a transcript in JSON lines."""
 
     def __init__(self, path: Path, agent: str) -> None:
@@ -122,14 +132,6 @@ class _Lines:
             text = words or f"[turn ended: {text_of(value.get('status'))}]"
             return self.teller.tell(row, [Said("system", "notice", text)])
         return [Skipped(line.number, kind or "without role")]
-
-    def finish(self) -> Iterable[ReadItem]:
-        """Nothing is held back."""
-        return []
-
-    def waits(self) -> bool:
-        """Every record stands for itself."""
-        return False
 
     def _message(self, row: Row, role: str, message: dict[str, Any]) -> Iterator[ReadItem]:
         parts, passed = parts_of(message.get("content"), "assistant" if role == "assistant" else "user")
@@ -182,6 +184,7 @@ class _Text:
                     self.how.advance(len(raw))
         if self.how.settled:
             yield from self._end()
+            yield from self.teller.finish()
         elif self.what or raw:
             yield Incomplete(self.began)
 

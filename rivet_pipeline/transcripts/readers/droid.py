@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rivet_pipeline.transcripts.lines import Line
-from rivet_pipeline.transcripts.readers.blocks import Part, Row, Teller, add_part, parts_of, split_prompt
+from rivet_pipeline.transcripts.readers.blocks import Part, Row, Teller, Telling, add_part, parts_of, split_prompt
 from rivet_pipeline.transcripts.readers.shared import (
     LineReader,
     Said,
@@ -64,7 +64,7 @@ def _model(path: Path) -> Any:
         return None
 
 
-class _Session:
+class _Session(Telling):
     """The state of one reading."""
 
     def __init__(self, path: Path, agent: str) -> None:
@@ -84,14 +84,6 @@ class _Session:
             said = [Said("system", "summary", summary)] if summary.strip() else []
             return self._tell(self._row(line), kind, said)
         return [Skipped(line.number, kind or "without type")]
-
-    def finish(self) -> Iterable[ReadItem]:
-        """Nothing is held back."""
-        return []
-
-    def waits(self) -> bool:
-        """Every record stands for itself."""
-        return False
 
     def _start(self, line: Line) -> ReadItem:
         value = line.value

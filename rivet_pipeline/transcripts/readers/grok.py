@@ -21,6 +21,7 @@ from rivet_pipeline.transcripts.readers.blocks import (
     Result,
     Row,
     Teller,
+    Telling,
     arguments_of,
     file_text,
     parts_of,
@@ -251,11 +252,11 @@ class _Updates:
         for row, call in self.calls.values():
             items.extend(self._tell(row, [call]))
         self.calls.clear()
-        return items
+        return [*items, *(self.teller.finish() if self.teller else [])]
 
     def waits(self) -> bool:
         """Whether something may still grow."""
-        return bool(self.runs or self.calls)
+        return bool(self.runs or self.calls) or (self.teller is not None and self.teller.waits())
 
     def _tell(self, row: Row, parts: Iterable[Part]) -> Iterable[ReadItem]:
         assert self.teller is not None
@@ -404,7 +405,7 @@ def _decoded(value: Any, depth: int) -> Any:
     return value
 
 
-class _Chat:
+class _Chat(Telling):
     """The state of one reading of a chat history."""
 
     def __init__(self, path: Path, agent: str) -> None:
@@ -428,14 +429,6 @@ class _Chat:
         source = {"time_source": "summary"} if time else {}
         items = list(self.teller.tell(Row(line.number, None, time, {**metadata, **source}), parts, passed))
         return items or [Skipped(line.number, f"{kind} without text" if kind in _CHAT_TYPES else kind)]
-
-    def finish(self) -> Iterable[ReadItem]:
-        """Nothing is held back."""
-        return []
-
-    def waits(self) -> bool:
-        """Every record stands for itself."""
-        return False
 
 
 def _chat_parts(kind: str, value: dict[str, Any]) -> tuple[list[Part], list[str]]:

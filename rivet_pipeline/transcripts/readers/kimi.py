@@ -25,6 +25,7 @@ from rivet_pipeline.transcripts.readers.blocks import (
     Result,
     Row,
     Teller,
+    Telling,
     arguments_of,
     parts_of,
     result_text,
@@ -194,10 +195,11 @@ class _Wire:
         while self.prompts:
             row, text = self.prompts.popleft()
             yield from self.teller.tell(row, split_prompt(text))
+        yield from self.teller.finish()
 
     def waits(self) -> bool:
-        """Whether there are prompts that a message may still repeat."""
-        return bool(self.prompts)
+        """Whether there are prompts that a message may still repeat, or results whose calls may come."""
+        return bool(self.prompts) or self.teller.waits()
 
     def _row(self, line: Line, identifier: Any = None, **metadata: Any) -> Row:
         return Row(
@@ -333,7 +335,7 @@ def _context_call(call: Any) -> Call:
     return Call(name, arguments, text_of(value.get("id")) or None)
 
 
-class _Context:
+class _Context(Telling):
     """The state of one reading of a context file, whose messages have neither ids nor times.
 
     A compaction begins the file anew, with the last messages of the older part, which keeps its name with a number.
@@ -384,11 +386,3 @@ class _Context:
         mark = content_event_id(call.name, json.dumps(call.arguments, sort_keys=True))[-8:]
         self.open_calls[call.native] = f"{call.native}:{mark}"
         return replace(call, native=self.open_calls[call.native])
-
-    def finish(self) -> Iterable[ReadItem]:
-        """Nothing is held back."""
-        return []
-
-    def waits(self) -> bool:
-        """Every record stands for itself."""
-        return False

@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from rivet_pipeline.transcripts.lines import Line
-from rivet_pipeline.transcripts.readers.blocks import Call, Part, Result, Row, Teller, add_part, parts_of, result_text
+from rivet_pipeline.transcripts.readers.blocks import (
+    Call,
+    Part,
+    Result,
+    Row,
+    Teller,
+    Telling,
+    add_part,
+    parts_of,
+    result_text,
+)
 from rivet_pipeline.transcripts.readers.shared import (
     LineReader,
     RecentSet,
@@ -78,7 +88,7 @@ def _is_openclaw(head: Head) -> bool:
     return False
 
 
-class _Session:
+class _Session(Telling):
     """The state of one reading: the session of the header, and where its tree branches."""
 
     def __init__(self, path: Path, agent: str, harness: str) -> None:
@@ -113,14 +123,6 @@ class _Session:
             return [self.teller.update(title=title)]
         custom = text_of(value.get("customType"))[:60]
         return [Skipped(line.number, f"{kind}/{custom}" if custom else kind or "without type")]
-
-    def finish(self) -> Iterable[ReadItem]:
-        """Nothing is held back."""
-        return []
-
-    def waits(self) -> bool:
-        """Every entry stands for itself."""
-        return False
 
     def _header(self, line: Line) -> ReadItem:
         value = line.value

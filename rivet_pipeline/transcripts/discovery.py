@@ -45,9 +45,9 @@ def _places(settings: Settings, home: Path, projects: Iterable[Path]) -> Iterato
         yield "antigravity", home / ".gemini" / variant / "brain"
     yield "qwen-code", settings.qwen_home / "projects"
     yield "qwen-code", settings.qwen_home / "tmp"
-    yield "kimi", settings.kimi_home / "sessions"
-    yield "kimi", home / ".kimi/sessions"
-    yield "grok", home / ".grok/sessions"
+    yield "kimi-code", settings.kimi_home / "sessions"
+    yield "kimi-code", home / ".kimi/sessions"
+    yield "grok-build", home / ".grok/sessions"
     if settings.opencode_db is not None:
         yield "opencode", settings.opencode_db
     yield "opencode", settings.data_home / "opencode/opencode.db"
@@ -61,7 +61,7 @@ def _places(settings: Settings, home: Path, projects: Iterable[Path]) -> Iterato
         yield "cursor", home / application / "User/globalStorage/state.vscdb"
     yield "pi", home / ".pi/agent/sessions"
     yield "openclaw", home / ".openclaw/agents/*/sessions"
-    yield "copilot", home / ".copilot/session-state"
+    yield "copilot-cli", home / ".copilot/session-state"
     yield "droid", home / ".factory/sessions"
     for folder in (home, *projects):
         yield "aider", folder / ".aider.chat.history.md"

@@ -77,8 +77,9 @@ def rows_of(items: Iterable[ReadItem]) -> dict[tuple[str, str], Row]:
             }
             rows.setdefault((item.session.session_key, record.event_id), row)
         elif isinstance(item, ToolResult):
-            known = rows.get((item.session.session_key, item.event_id))
-            if known is not None and known["result"] is None:
+            orphan = {"role": "tool", "content": "", "tool": None, "args": "null", "result": None, "line": None}
+            known = rows.setdefault((item.session.session_key, item.event_id), orphan)
+            if known["result"] is None:
                 known["result"] = item.tool_result
     return rows
 

@@ -11,8 +11,15 @@ from rivet_pipeline.transcripts.readers.chatgpt import ChatGptReader
 from rivet_pipeline.transcripts.readers.claude_ai import ClaudeAiReader
 from rivet_pipeline.transcripts.readers.claude_code import ClaudeCodeReader
 from rivet_pipeline.transcripts.readers.codex import CodexReader
+from rivet_pipeline.transcripts.readers.copilot import CopilotReader
+from rivet_pipeline.transcripts.readers.cursor import CursorReader
+from rivet_pipeline.transcripts.readers.droid import DroidReader
 from rivet_pipeline.transcripts.readers.gemini_aistudio import GeminiAiStudioReader
 from rivet_pipeline.transcripts.readers.gemini_cli import GeminiCliReader
+from rivet_pipeline.transcripts.readers.grok import GrokReader
+from rivet_pipeline.transcripts.readers.kimi import KimiReader
+from rivet_pipeline.transcripts.readers.pi import OpenClawReader, PiReader
+from rivet_pipeline.transcripts.readers.polylogue import PolylogueReader
 from rivet_pipeline.transcripts.readers.qwen_code import QwenCodeReader
 from rivet_pipeline.transcripts.readers.specstory import SpecStoryReader
 from rivet_pipeline.transcripts.reading import HEAD_BYTES, Head, Reader
@@ -29,6 +36,14 @@ READERS: tuple[Reader, ...] = (
     SpecStoryReader(),
     ChatGptReader(),
     ClaudeAiReader(),
+    KimiReader(),
+    GrokReader(),
+    PiReader(),
+    OpenClawReader(),
+    CopilotReader(),
+    DroidReader(),
+    CursorReader(),
+    PolylogueReader(),
 )
 
 #: How far a line file is read for its format when the first 64 KiB do not tell: a pasted picture makes a long line.

@@ -584,9 +584,14 @@ def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tup
             UPDATE ros_messages
             SET tool_result = %s,
                 metadata = (%s::jsonb || (metadata - 'pending_result')) || '{"pending_result": false}'
+                    || CASE WHEN jsonb_typeof(metadata -> 'redacted') = 'object'
+                            THEN jsonb_build_object('redacted', %s::jsonb || (metadata -> 'redacted')) ELSE '{}' END
             WHERE conversation_id = %s AND event_id = %s AND tool_result IS NULL
             """,
-            [(result, Jsonb(metadata), conversation_id, event_id) for event_id, (result, metadata) in fills.items()],
+            [
+                (result, Jsonb(metadata), Jsonb(metadata.get("redacted", {})), conversation_id, event_id)
+                for event_id, (result, metadata) in fills.items()
+            ],
         )
     # Another text deserves another try, whatever the former one failed of.
     connection.execute(

@@ -222,19 +222,26 @@ class _Shape:
 
 #: What may stand before a token: anything but a letter, a digit or `_`; an escape that ends in one (`\n`, `%3D`,
 #: `\u003d`, a terminal's colour) is no part of it.
-_START = (
+_START_AT = (
     r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4})"
     r"|(?<=\[m)|(?<=\[\dm)|(?<=[\[;]\d\dm))"
 )
+_START = re.compile(_START_AT)
 
 
 def _token(kind: str, clues: str | tuple[str, ...], pattern: str, check: Callable[[str], bool] | None = None) -> _Shape:
     """A token with a prefix of its own. A group in the pattern is the secret part; `check` is asked about it."""
-    compiled = re.compile(_START + pattern)
+    compiled = re.compile(pattern)
 
     def find(text: str) -> Iterator[Secret]:
-        for match in compiled.finditer(text):
-            group = 1 if compiled.groups else 0
+        group = 1 if compiled.groups else 0
+        at = 0
+        # Searching for the prefix first and looking at what stands before it then is ten times as quick.
+        while match := compiled.search(text, at):
+            if _START.match(text, match.start()) is None:
+                at = match.start() + 1
+                continue
+            at = match.end()
             if check is None or check(match.group(group)):
                 yield Secret(kind, match.start(group), match.end(group))
 
@@ -269,6 +276,16 @@ def _is_random_key(token: str) -> bool:
 def _is_given(token: str) -> bool:
     """Whether the token is no stand-in such as `ghp_xxxxxxxx` or `sk-ant-your-key-here`."""
     return not _PLACEHOLDER_WORDS.search(token) and "xxxxxx" not in token.lower()
+
+
+# No part of it has a bound, so it is looked for only where it can begin.
+_JWT = re.compile(_START_AT + r"(?<!-)eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{2,}+(?:\.[A-Za-z0-9_-]*+){1,3}+")
+
+
+def _find_jwts(text: str) -> Iterator[Secret]:
+    for match in _JWT.finditer(text):
+        if _is_jwt(match.group()):
+            yield Secret("jwt", match.start(), match.end())
 
 
 _PEM_MARKER = re.compile(r"-----(BEGIN|END) (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
@@ -330,7 +347,7 @@ _AUTHORIZATION = re.compile(
     r"(?i:authorization)(?:\\{0,4}[\"'])?\s{0,4}[:=,]\s{0,4}(?:\\{0,4}[\"'`])?"
     r"(?i:(bearer|basic|token|apikey))[ \t]{1,4}([A-Za-z0-9._~+/=-]{6,}+)"
 )
-_BEARER = re.compile(_START + r"(?i:bearer)[ \t]{1,4}([A-Za-z0-9._~+/=-]{16,}+)")
+_BEARER = re.compile(_START_AT + r"(?i:bearer)[ \t]{1,4}([A-Za-z0-9._~+/=-]{16,}+)")
 
 
 def _find_authorization(text: str) -> Iterator[Secret]:
@@ -357,7 +374,7 @@ _AWS_ID = r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"
 _AWS_40 = r"(?<![A-Za-z0-9/+=])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
 _AWS_SECRETS = (
     # Beside its access key id, as in a table of both; and under its name.
-    re.compile(rf"{_START}{_AWS_ID}[\s\S]{{0,160}}?{_AWS_40}"),
+    re.compile(rf"{_START_AT}{_AWS_ID}[\s\S]{{0,160}}?{_AWS_40}"),
     re.compile(rf"(?i:secret_?(?:access_?)?key)[^\w\n]{{1,12}}{_AWS_40}"),
 )
 _CASES = (re.compile(r"[a-z]"), re.compile(r"[A-Z]"), re.compile(r"[0-9/+]"))
@@ -374,20 +391,20 @@ def _find_aws_secrets(text: str) -> Iterator[Secret]:
 
 _NAME = (
     r"(?:pass(?:word|wd|phrase|code)|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key"
-    r"|account[_-]?key|encryption[_-]?key|signing[_-]?key|master[_-]?key|credential|(?<=_)pass(?![a-z]))"
+    r"|account[_-]?key|encryption[_-]?key|signing[_-]?key|master[_-]?key|credential|(?<![A-Za-z])pass(?![A-Za-z]))"
 )
-_TAIL = r"[A-Za-z0-9_-]{0,40}"
+_TAIL = r"[A-Za-z0-9_-]{0,40}+"
 _QUOTE = r"\\{0,4}[\"'`]"
 #: A name, what assigns (`=`, `:`, `=>`, with a type in between), and a literal in quotes or without.
 _ASSIGNMENT = re.compile(
     rf"(?P<name>(?i:{_NAME}){_TAIL})"
     rf"(?:{_QUOTE})?\]?"
     r"(?:\s{0,4}:\s{0,4}[A-Za-z][\w.\[\]|]{0,30}\s{0,4}=|\s{0,8}(?:=>|:=|\?\?=|\|\|=|={1,3}|:)|(?=\s{1,4}['\"]))\s{0,8}"
-    rf"(?:[frbuFRBU]{{0,2}}(?P<open>{_QUOTE})(?P<quoted>[^\"'`\\\r\n]{{6,512}}+)(?={_QUOTE})"
-    r"|(?P<bare>[^\s\"'`,;&|<>(){}\[\]\\]{8,512}+)(?![(\[{<]))"
+    rf"(?:[frbuFRBU]{{0,2}}(?P<open>{_QUOTE})(?P<quoted>[^\"'`\\\r\n]{{6,4096}}+)(?={_QUOTE})"
+    r"|(?P<bare>(?:[^\s\"'`,;&|<>(){}\[\]\\]|&(?!&|[A-Za-z_][\w.-]{0,40}=)){8,4096}+)(?![(\[{<]))"
 )
 _FLAG = re.compile(
-    rf"(?<![\w-])--(?P<name>[a-z0-9-]{{0,30}}?(?i:{_NAME}){_TAIL})[ =](?P<quote>[\"']?)(?P<value>[^\s\"'`]{{8,512}}+)"
+    rf"(?<![\w-])--(?P<name>[a-z0-9-]{{0,30}}?(?i:{_NAME}){_TAIL})[ =](?P<quote>[\"']?)(?P<value>[^\s\"'`]{{8,4096}}+)"
 )
 _NOT_SECRET_TAIL = re.compile(
     r"(?:ids?|names?|types?|counts?|urls?|uris?|endpoints?|files?|paths?|dirs?|limits?|lengths?|size|expir\w*|ttl|hash"
@@ -476,7 +493,7 @@ _SHAPES: tuple[_Shape, ...] = (
     _token("npm_token", "npm_", rf"npm_[A-Za-z0-9]{{36}}{_END}", _is_given),
     _token("pypi_token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,1000}+", _is_given),
     _token("huggingface_token", "hf_", rf"hf_[A-Za-z0-9]{{30,100}}+{_END}", _is_given),
-    _token("jwt", "eyj", r"(?<!-)eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{2,}+(?:\.[A-Za-z0-9_-]*+){1,3}+", _is_jwt),
+    _Shape(("eyj",), _find_jwts),
     _Shape((":",), _find_telegram_tokens),
     _Shape(("://",), _find_url_passwords),
     _Shape(("authorization", "bearer"), _find_authorization),

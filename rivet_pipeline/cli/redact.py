@@ -179,7 +179,10 @@ def _notes(report: RedactionReport) -> list[str]:
         if len(report.files) > _SHOWN_FILES:
             lines.append(f"  and {len(report.files) - _SHOWN_FILES:,} more (--json names all)")
     if report.applied and report.rows:
-        lines.append("The changed tables were vacuumed. Backups, WAL archives, replicas and logs are not reached.")
+        lines.append(
+            "The changed tables were vacuumed. Their files keep former bytes until VACUUM FULL; "
+            "backups, WAL and logs are not reached."
+        )
         lines.append("A secret that was stored has been seen: revoke it where it was issued.")
     if report.busy:
         lines.append(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import httpx
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
@@ -16,6 +17,9 @@ from psycopg.types.json import Jsonb
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
+from rivet_pipeline.settings import Settings
+from rivet_pipeline.summaries.compact import resummarize, summarize_leaves
+from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.transcripts import redact_stored
 from rivet_pipeline.transcripts.importer import import_paths
 from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, WriteResult, write_batch
@@ -30,6 +34,7 @@ from rivet_pipeline.transcripts.redact_stored import (
     vacuum,
 )
 from rivet_pipeline.transcripts.redact_tables import EXEMPT, TABLES
+from rivet_pipeline_tests.api_server import running_api
 from rivet_pipeline_tests.integration.memory_rows import (
     add_conversation,
     add_message,
@@ -293,6 +298,26 @@ def in_one_transaction(connection: Connection, statements: list[tuple[str, list[
             connection.execute(statement.encode(), values)
 
 
+def test_the_pipeline_makes_the_summaries_again_without_it(pool: Pool) -> None:
+    words = "The lighthouse opens with the code seven anchors nine gulls."
+    batch = [message(number, f"We decided about harbour number {number} and its tides.") for number in range(9)]
+    with pool.connection() as connection:
+        write(connection, *batch, message(9, words))
+        told = connection.execute("SELECT id FROM ros_messages WHERE event_id = 'e9'").fetchone()
+    assert told is not None
+    summarize_leaves(pool, days=None, summarizer=ExtractiveSummarizer())
+    with pool.connection() as connection:
+        assert dump(connection).count("seven anchors") == 2
+        redact_message(connection, told["id"], shapes_rule(whole=True), ME, apply=True)
+        assert "seven anchors" not in dump(connection)
+    resummarize(pool, days=None, summarizer=ExtractiveSummarizer())
+    with pool.connection() as connection:
+        assert "seven anchors" not in dump(connection)
+        leaf = connection.execute("SELECT content FROM ros_summaries").fetchone()
+        assert leaf is not None
+        assert "harbour number 3" in leaf["content"]
+
+
 def test_only_texts_may_change_and_only_with_a_line_in_the_log(connection: Connection) -> None:
     write(connection, message(1, f"use {GITHUB}", metadata={"k": 1}), message(2, "other"))
     (first, second) = (row["id"] for row in connection.execute("SELECT id FROM ros_messages ORDER BY seq"))
@@ -383,6 +408,20 @@ def test_import_redacts_when_it_is_asked_to(pool: Pool, tmp_path: Path) -> None:
     with pool.connection() as connection:
         assert GITHUB not in dump(connection)
         assert any(row["metadata"].get("redacted") for row in stored(connection))
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_the_api_redacts_when_the_setting_says_so(connection: Connection, database_url: str, wanted: bool) -> None:
+    batch = {
+        "session_key": "test:one",
+        "agent": "opus",
+        "channel": "test",
+        "title": f"Use {GITHUB}",
+        "messages": [{"event_id": "e1", "role": "user", "content": f"my key is {GITHUB}", "tool_args": {"k": GITHUB}}],
+    }
+    with running_api(Settings(capture_redaction=wanted), database_url) as base:
+        assert httpx.post(f"{base}/api/capture", json=batch).json()["inserted"] == 1
+    assert (GITHUB in dump(connection)) is not wanted
 
 
 def test_redaction_and_capture_of_one_session_at_once(pool: Pool) -> None:

@@ -28,6 +28,9 @@ Counts = dict[str, int]
 #: What stands in the place of every secret begins so.
 MARK = "[redacted:"
 
+#: One pass finds nearly everything; what stood in the shadow of another secret is found by the next.
+_PASSES = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Secret:
@@ -49,7 +52,9 @@ def redact_text(text: str) -> tuple[str, Counts]:
     Doing it again changes nothing; a text without a secret is returned as it is.
     """
     counts: Counter[str] = Counter()
-    while found := find_secrets(text):
+    for _ in range(_PASSES):
+        if not (found := find_secrets(text)):
+            break
         text = replace_secrets(text, found)
         counts.update(secret.kind for secret in found)
     return text, dict(counts)
@@ -400,7 +405,7 @@ _ASSIGNMENT = re.compile(
     rf"(?P<name>(?i:{_NAME}){_TAIL})"
     rf"(?:{_QUOTE})?\]?"
     r"(?:\s{0,4}:\s{0,4}[A-Za-z][\w.\[\]|]{0,30}\s{0,4}=|\s{0,8}(?:=>|:=|\?\?=|\|\|=|={1,3}|:)|(?=\s{1,4}['\"]))\s{0,8}"
-    rf"(?:[frbuFRBU]{{0,2}}(?P<open>{_QUOTE})(?P<quoted>[^\"'`\\\r\n]{{6,4096}}+)(?={_QUOTE})"
+    rf"(?:[frbuFRBU]{{0,2}}(?P<open>{_QUOTE})(?P<quoted>(?:(?!(?P=open))[^\\\r\n]){{6,4096}}+)(?=(?P=open))"
     r"|(?P<bare>(?:[^\s\"'`,;&|<>(){}\[\]\\]|&(?!&|[A-Za-z_][\w.-]{0,40}=)){8,4096}+)(?![(\[{<]))"
 )
 _FLAG = re.compile(
@@ -413,6 +418,11 @@ _NOT_SECRET_TAIL = re.compile(
     re.IGNORECASE,
 )
 _SECRET_WORD = re.compile(_NAME, re.IGNORECASE)
+_NO_SECRET = re.compile(
+    r"(?:next|page|pagination|continuation|cursor|sync|idempotency|cancell?ation|public(?:[_-]?key)?)[_-]?tokens?\Z",
+    re.IGNORECASE,
+)
+_WORD_AT_END = re.compile(r"[\w-]+\Z")
 _NAME_PART = re.compile(r"[_-]|(?<=[a-z0-9])(?=[A-Z])")
 _PASSWORD_NAME = re.compile(r"pass|pwd", re.IGNORECASE)
 
@@ -420,7 +430,7 @@ _PASSWORD_NAME = re.compile(r"pass|pwd", re.IGNORECASE)
 def _secret_name(key: str) -> str | None:
     """The key when it names a secret (`DB_PASSWORD`, `apiKey`, not `tokenizer`, `token_count`), else None."""
     words = list(_SECRET_WORD.finditer(key[-80:]))
-    if not words:
+    if not words or _NO_SECRET.search(key[-80:]):
         return None
     tail = words[-1].string[words[-1].end() :]
     if tail[:1].isalpha() and tail.lower() != "s" and not (tail[0].isupper() and words[-1].group()[-1].islower()):
@@ -446,7 +456,9 @@ def _find_assignments(text: str) -> Iterator[Secret]:
         start, value = match.start(group), match.group(group)
         if group == "bare":
             value = value.rstrip(".:")
-        if _secret_name(match.group("name")) is None or not _is_named_secret(match.group("name"), value):
+        # The name's beginning is no part of the match, so that a long run of letters is not gone through ever again.
+        name = text[max(match.start() - 20, 0) : match.end("name")]
+        if _secret_name(_WORD_AT_END.findall(name)[-1]) is None or not _is_named_secret(match.group("name"), value):
             continue
         if group == "quoted" and "{" in value and "}" in value:
             continue

@@ -419,8 +419,16 @@ def test_the_api_redacts_when_the_setting_says_so(connection: Connection, databa
         "title": f"Use {GITHUB}",
         "messages": [{"event_id": "e1", "role": "user", "content": f"my key is {GITHUB}", "tool_args": {"k": GITHUB}}],
     }
-    with running_api(Settings(capture_redaction=wanted), database_url) as base:
+    tool = {"role": "user", "content": f"my key is {GITHUB}", "tool_result": GITHUB}
+    settings = Settings(capture_redaction=wanted, enable_memory_write=True)
+    with running_api(settings, database_url) as base:
         assert httpx.post(f"{base}/api/capture", json=batch).json()["inserted"] == 1
+        tools = f"{base}/api/memory/tool"
+        one = httpx.post(f"{tools}/memory_append", json={"session_id": "a", **tool})
+        many = httpx.post(f"{tools}/memory_ingest_session", json={"session_id": "b", "messages": [tool]})
+    assert (one.status_code, many.status_code) == (200, 200)
+    assert len(stored(connection)) == 3
+    assert [GITHUB in row["content"] for row in stored(connection)] == [not wanted] * 3
     assert (GITHUB in dump(connection)) is not wanted
 
 

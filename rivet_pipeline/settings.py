@@ -72,6 +72,12 @@ class Settings(BaseSettings):
         validation_alias="RIVETOS_CAPTURE_MAX_BODY",
         description="The largest body, in bytes, that `POST /api/capture` takes; a larger one answers 413.",
     )
+    capture_redaction: bool = Field(
+        default=False,
+        validation_alias="RIVETOS_CAPTURE_REDACTION",
+        description="Replace what looks like a secret (keys, tokens, passwords in URLs, private keys) by "
+        "`[redacted:<kind>]` before it is stored, on every way in.",
+    )
     import_max_line: int = Field(
         default=256 * 1024 * 1024,
         ge=1024,

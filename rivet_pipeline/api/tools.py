@@ -187,7 +187,12 @@ def _append(resources: Resources, arguments: AppendArguments) -> dict[str, Any]:
     message = _message(arguments)
     with resources.connection() as connection:
         answer = memory_append(
-            connection, arguments.session_id, message, attribution, first_day=resources.settings.first_day
+            connection,
+            arguments.session_id,
+            message,
+            attribution,
+            first_day=resources.settings.first_day,
+            redact=resources.settings.capture_redaction,
         )
     return asdict(answer)
 
@@ -197,7 +202,12 @@ def _ingest(resources: Resources, arguments: IngestArguments) -> dict[str, Any]:
     messages = [_message(message) for message in arguments.messages]
     with resources.connection() as connection:
         answer = memory_ingest_session(
-            connection, arguments.session_id, messages, attribution, first_day=resources.settings.first_day
+            connection,
+            arguments.session_id,
+            messages,
+            attribution,
+            first_day=resources.settings.first_day,
+            redact=resources.settings.capture_redaction,
         )
     return asdict(answer)
 

@@ -80,6 +80,7 @@ def import_command(
                 agent=not_blank("agent", agent),
                 selection=selection,
                 dry_run=dry_run,
+                redact=settings.capture_redaction,
                 as_json=as_json,
             )
     except RivetError as error:
@@ -124,6 +125,7 @@ def run_import(
     agent: str | None = None,
     selection: Selection | None = None,
     dry_run: bool = False,
+    redact: bool = False,
     as_json: bool = False,
 ) -> int:
     """Imports into the store at an address, shows progress on stderr and the result on stdout; the exit code.
@@ -152,6 +154,7 @@ def run_import(
             agent=agent,
             selection=selection,
             dry_run=dry_run,
+            redact=redact,
             progress=show,
         )
     if as_json:

@@ -26,6 +26,7 @@ COMMANDS = {
     "search": ("search", "search_command", "Find messages and summaries by words and by meaning."),
     "browse": ("browse", "browse_command", "List messages by time, newest first."),
     "stats": ("stats", "stats_command", "Show what the memory holds and what waits for the pipeline."),
+    "redact": ("redact", "redact_command", "Take a secret out of what is stored."),
     "doctor": ("doctor", "doctor_command", "Check what the memory needs, and say what to do."),
     "serve": ("serve", "serve_command", "Serve the HTTP API alone, until Ctrl-C."),
 }

@@ -170,7 +170,12 @@ def _import_demo(settings: Settings, url: str, console: Console) -> None:
     with open_pool(url, max_size=2) as pool:
         for agent in sorted(path for path in _DEMO.iterdir() if path.is_dir()):
             report = import_paths(
-                pool, [agent], first_day=settings.first_day, max_line=settings.import_max_line, agent=agent.name
+                pool,
+                [agent],
+                first_day=settings.first_day,
+                max_line=settings.import_max_line,
+                agent=agent.name,
+                redact=settings.capture_redaction,
             )
             new = report.messages()["new"]
             if new:

@@ -53,7 +53,11 @@ def watch_command(
             lambda: _connect(settings, url),
             lambda connection: paths or _stores(settings, connection),
             lambda connection: Importer(
-                connection, first_day=settings.first_day, max_line=settings.import_max_line, agent=agent
+                connection,
+                first_day=settings.first_day,
+                max_line=settings.import_max_line,
+                agent=agent,
+                redact=settings.capture_redaction,
             ),
             lambda report: typer.echo(_line(report, ZoneInfo(settings.timezone))),
         )

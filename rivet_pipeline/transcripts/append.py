@@ -139,9 +139,15 @@ def ingest_event_id(session_id: str, agent: str, ordinal: int, message: NewMessa
 
 
 def memory_append(
-    connection: Connection, session_id: str, message: NewMessage, attribution: Attribution, *, first_day: date
+    connection: Connection,
+    session_id: str,
+    message: NewMessage,
+    attribution: Attribution,
+    *,
+    first_day: date,
+    redact: bool = False,
 ) -> Appended:
-    """Stores one message; it is durable when the call returns.
+    """Stores one message; it is durable when the call returns. `redact` is that of `write_batch`.
 
     Raises `InvalidInputError` naming the field, with nothing stored, and `psycopg.Error` when the store fails.
     """
@@ -151,7 +157,7 @@ def memory_append(
     moment = message.created_at or datetime.now(UTC)
     record = _record(message, event_id, attribution, moment)
     # Who gives an id says that it names this message: under a known one nothing is added.
-    result = _write(connection, key, attribution, [record], first_day, keep_clashes=False)
+    result = _write(connection, key, attribution, [record], first_day, redact=redact, keep_clashes=False)
     content, tool_result = _lengths(message)
     return Appended(
         id=result.ids[0],
@@ -177,11 +183,13 @@ def memory_ingest_session(
     attribution: Attribution,
     *,
     first_day: date,
+    redact: bool = False,
 ) -> Ingested:
     """Stores the messages of a session in one transaction, in their order; repeating the call adds nothing.
 
-    A message without `created_at` takes the time of the one before it. Raises `InvalidInputError` naming the field
-    (`messages[3].created_at`), with nothing stored, and `psycopg.Error` when the store fails.
+    A message without `created_at` takes the time of the one before it; `redact` is that of `write_batch`. Raises
+    `InvalidInputError` naming the field (`messages[3].created_at`), with nothing stored, and `psycopg.Error` when the
+    store fails.
     """
     key = _session_key(session_id)
     if not messages:
@@ -197,7 +205,7 @@ def memory_ingest_session(
         )
         for ordinal, message in enumerate(messages)
     ]
-    result = _write(connection, key, attribution, records, first_day, keep_clashes=True)
+    result = _write(connection, key, attribution, records, first_day, redact=redact, keep_clashes=True)
     lengths = [_lengths(message) for message in messages]
     return Ingested(
         session_id=key,
@@ -220,6 +228,7 @@ def _write(
     records: Sequence[MessageRecord],
     first_day: date,
     *,
+    redact: bool,
     keep_clashes: bool,
 ) -> WriteResult:
     return write_batch(
@@ -228,6 +237,7 @@ def _write(
         records,
         first_day=first_day,
         cap=CAPTURE_CAP,
+        redact=redact,
         extra=Extra(new_title=f"Session {session_key}", keep_clashes=keep_clashes, with_ids=True),
     )
 

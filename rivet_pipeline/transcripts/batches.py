@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -53,15 +54,23 @@ class _Waiting:
 class Batches:
     """Collects a source's items by conversation and writes them in batches, each conversation in the source's order.
 
-    With `dry_run` the batches are held against the store and nothing is written. Raises `psycopg.Error` when the store
-    fails; what was written by then stays.
+    With `dry_run` the batches are held against the store and nothing is written; `redact` is that of `write_batch`.
+    Raises `psycopg.Error` when the store fails; what was written by then stays.
     """
 
-    def __init__(self, connection: Connection, first_day: date, report: FileReport, *, dry_run: bool = False) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        first_day: date,
+        report: FileReport,
+        *,
+        dry_run: bool = False,
+        redact: bool = False,
+    ) -> None:
         self._connection = connection
         self._first_day = first_day
         self._report = report
-        self._write_batch = preview_batch if dry_run else write_batch
+        self._write_batch = preview_batch if dry_run else partial(write_batch, redact=redact)
         self._waiting: dict[str, _Waiting] = {}
         self._calls: set[int] = set()
 

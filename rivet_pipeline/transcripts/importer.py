@@ -65,14 +65,15 @@ def import_paths(
     agent: str | None = None,
     selection: Selection | None = None,
     dry_run: bool = False,
+    redact: bool = False,
     progress: Progress | None = None,
 ) -> ImportReport:
     """Imports files and folders into the store, named by its address or a pool, and says what it did.
 
     Folders are walked in the order of their names. `agent` replaces the reader's own agent name; `max_line` is in
-    bytes. With `dry_run` everything is read and held against the store, and nothing is written. A file that can not be
-    read is reported and the others are imported. Raises `StoreUnavailableError` when the store fails; what was
-    committed by then stays, and the next import goes on from there.
+    bytes. With `dry_run` everything is read and held against the store, and nothing is written; `redact` is that of
+    `write_batch`. A file that can not be read is reported and the others are imported. Raises `StoreUnavailableError`
+    when the store fails; what was committed by then stays, and the next import goes on from there.
     """
     report = ImportReport(missing=[shown(path) for path in paths if not os.path.lexists(path)])
     found = list(walk(paths, report))
@@ -81,7 +82,13 @@ def import_paths(
     try:
         with _connection(store) as connection:
             importer = Importer(
-                connection, first_day=first_day, max_line=max_line, agent=agent, selection=selection, dry_run=dry_run
+                connection,
+                first_day=first_day,
+                max_line=max_line,
+                agent=agent,
+                selection=selection,
+                dry_run=dry_run,
+                redact=redact,
             )
             for path, size in found:
                 meter = _Meter(path, done, total, progress)
@@ -173,6 +180,7 @@ class Importer:
         agent: str | None = None,
         selection: Selection | None = None,
         dry_run: bool = False,
+        redact: bool = False,
     ) -> None:
         self._connection = connection
         self._first_day = first_day
@@ -180,6 +188,7 @@ class Importer:
         self._agent = agent
         self._selection = selection or Selection()
         self._dry_run = dry_run
+        self._redact = redact
 
     def file(self, path: Path, advance: Callable[[int], None] | None = None) -> FileReport:
         """Imports a source unless it is as it was when it was last read to its end."""
@@ -214,7 +223,7 @@ class Importer:
 
     def batches(self, report: FileReport) -> Batches:
         """What a source's items are to be given to."""
-        return Batches(self._connection, self._first_day, report, dry_run=self._dry_run)
+        return Batches(self._connection, self._first_day, report, dry_run=self._dry_run, redact=self._redact)
 
     def _read(self, path: Path, reader: Reader, how: Reading) -> FileReport:
         report = FileReport(shown(path), "read", reader.harness)

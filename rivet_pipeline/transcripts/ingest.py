@@ -22,6 +22,7 @@ from psycopg.types.json import Jsonb
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.transcripts.cleaning import cap_utf16, clean_event_id, clean_json, clean_text, utf16_units
 from rivet_pipeline.transcripts.records import MessageRecord, Role, SessionRecord, ToolResult
+from rivet_pipeline.transcripts.redaction import MARK, redact_item, redact_json, redact_session, redact_text
 from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
 
 #: The write surface's cap on content and on tool_result, in UTF-16 code units (seed: capture metadata).
@@ -100,6 +101,7 @@ class _Stored:
     digest: str
     awaits_result: bool
     truncated: bool
+    redacted: bool
     empty: bool
 
 
@@ -126,17 +128,21 @@ def write_batch(
     finalize: bool = False,
     cap: int | None = None,
     extra: Extra = _NO_EXTRA,
+    redact: bool = False,
     now: datetime | None = None,
 ) -> WriteResult:
     """Stores a batch of one conversation in one transaction; it is durable when the call returns.
 
     The session is locked first, so the same batch from many writers leaves each event once. `cap` bounds content and
-    tool_result in UTF-16 units and records the true lengths. `first_day` is the first partition; `now` is for tests.
+    tool_result in UTF-16 units and records the true lengths. `redact` replaces secrets before anything else
+    looks at the texts. `first_day` is the first partition; `now` is for tests.
     Raises `psycopg.Error` with nothing written when the store fails.
     """
     if connection.info.transaction_status is not TransactionStatus.IDLE:
         raise RuntimeError("write_batch commits: it needs a connection without an open transaction")
     moment = now or datetime.now(UTC)
+    if redact:
+        session, items, extra = redact_session(session), [redact_item(item) for item in items], _redacted(extra)
     session = _clean_session(session, items)
     times = _Clock(moment, extra)
     pipelined = len(items) <= _PIPELINED_ITEMS
@@ -191,6 +197,12 @@ def _result(plan: _Plan, conversation_id: UUID, event_ids: tuple[str, ...], ids:
         event_ids=event_ids,
         ids=ids,
     )
+
+
+def _redacted(extra: Extra) -> Extra:
+    """The same without the secrets in its texts, which are settings and a title like any other."""
+    title = redact_text(extra.new_title)[0] if extra.new_title else extra.new_title
+    return replace(extra, new_title=title, fallback_settings=redact_json(dict(extra.fallback_settings))[0])
 
 
 class _Clock:
@@ -301,8 +313,14 @@ def _upsert_conversation(
         VALUES (%(session_key)s, %(agent)s, %(channel)s, coalesce(%(title)s, %(new_title)s),
                 %(fallback)s || %(settings)s, %(task_id)s, %(day)s, %(began)s, %(began)s)
         ON CONFLICT (session_hash, agent) DO UPDATE SET
-            title = coalesce(%(title)s, ros_conversations.title),
-            settings = %(fallback)s || ros_conversations.settings || %(settings)s,
+            -- What was redacted is not brought back by the file it came from.
+            title = CASE WHEN ros_conversations.title LIKE %(redacted)s THEN ros_conversations.title
+                         ELSE coalesce(%(title)s, ros_conversations.title) END,
+            settings = %(fallback)s || ros_conversations.settings || CASE
+                WHEN ros_conversations.settings::text LIKE %(redacted)s THEN (
+                    SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(%(settings)s)
+                    WHERE coalesce(ros_conversations.settings ->> key, '') NOT LIKE %(redacted)s)
+                ELSE %(settings)s END,
             task_id = coalesce(excluded.task_id, ros_conversations.task_id)
         RETURNING id, revision, updated_at
         """,
@@ -317,6 +335,7 @@ def _upsert_conversation(
             "task_id": session.task_id,
             "day": day,
             "began": began,
+            "redacted": f"%{MARK}%",
         },
     )
 
@@ -385,7 +404,8 @@ def _look_up(connection: Connection, session: SessionRecord, event_ids: Collecti
     return connection.execute(
         """
         SELECT event_id, md5(role || E'\\n' || content) AS digest, tool_result IS NULL AS awaits_result,
-               coalesce(metadata ->> 'truncated', '') = 'true' AS truncated, content = '' AS empty
+               coalesce(metadata ->> 'truncated', '') = 'true' AS truncated,
+               metadata ? 'redacted' AS redacted, content = '' AS empty
         FROM ros_messages
         WHERE conversation_id = (
                   SELECT id FROM ros_conversations WHERE session_hash = md5(%s)::uuid AND agent = %s)
@@ -397,7 +417,8 @@ def _look_up(connection: Connection, session: SessionRecord, event_ids: Collecti
 
 def _found_rows(answer: Cursor[DictRow]) -> dict[str, _Stored]:
     return {
-        row["event_id"]: _Stored(row["digest"], row["awaits_result"], row["truncated"], row["empty"]) for row in answer
+        row["event_id"]: _Stored(row["digest"], row["awaits_result"], row["truncated"], row["redacted"], row["empty"])
+        for row in answer
     }
 
 
@@ -457,9 +478,11 @@ def _plan_message(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None
 
 
 def _says_the_same(row: _Row, there: _Stored) -> bool:
-    """Whether a row repeats one that is stored; a text that was cut, or left out, is not held against it."""
+    """Whether a row repeats one that is stored; a text that was cut, redacted or left out is not held against it."""
     return (
         there.truncated
+        or there.redacted
+        or "redacted" in row.metadata
         or bool(row.metadata.get("truncated"))
         or row.content == ""
         or there.digest == _digest(row.role, row.content)
@@ -486,6 +509,8 @@ def _plan_fill(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
     metadata = {key: value for key, value in row.metadata.items() if key not in _TIME_NOTES}
     if pending is not None and pending.tool_result is None:
         pending.tool_result = row.tool_result
+        if "redacted" in pending.metadata:
+            metadata["redacted"] = {**metadata.get("redacted", {}), **pending.metadata["redacted"]}
         pending.metadata.update(metadata)
         pending.metadata.pop("pending_result", None)
         return
@@ -559,9 +584,14 @@ def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tup
             UPDATE ros_messages
             SET tool_result = %s,
                 metadata = (%s::jsonb || (metadata - 'pending_result')) || '{"pending_result": false}'
+                    || CASE WHEN jsonb_typeof(metadata -> 'redacted') = 'object'
+                            THEN jsonb_build_object('redacted', %s::jsonb || (metadata -> 'redacted')) ELSE '{}' END
             WHERE conversation_id = %s AND event_id = %s AND tool_result IS NULL
             """,
-            [(result, Jsonb(metadata), conversation_id, event_id) for event_id, (result, metadata) in fills.items()],
+            [
+                (result, Jsonb(metadata), Jsonb(metadata.get("redacted", {})), conversation_id, event_id)
+                for event_id, (result, metadata) in fills.items()
+            ],
         )
     # Another text deserves another try, whatever the former one failed of.
     connection.execute(

@@ -58,6 +58,7 @@ def _store(batch: CaptureBatch, resources: Resources) -> CaptureAnswer:
             finalize=batch.finalize,
             cap=CAPTURE_CAP,
             extra=extra,
+            redact=resources.settings.capture_redaction,
         )
     return CaptureAnswer(
         conversation_id=result.conversation_id, inserted=result.new, skipped=result.known, filled=result.filled

@@ -446,9 +446,14 @@ def _touch(connection: Connection, conversation_id: UUID, plan: _Plan, now: date
         UPDATE ros_conversations
         SET revision = revision + %(changed)s::boolean::int,
             updated_at = greatest(CASE WHEN revision = 0 THEN '-infinity' ELSE updated_at END,
-                                  coalesce(least(%(latest)s::timestamptz, %(now)s), updated_at)),
+                                  coalesce(%(latest)s::timestamptz, updated_at)),
             active = CASE WHEN %(finalize)s THEN false WHEN %(changed)s THEN true ELSE active END
         WHERE id = %(id)s
         """,
-        {"changed": changed, "latest": latest, "now": now, "finalize": finalize, "id": conversation_id},
+        {
+            "changed": changed,
+            "latest": None if latest is None else min(latest, now),
+            "finalize": finalize,
+            "id": conversation_id,
+        },
     )

@@ -81,7 +81,11 @@ SCHEMA: dict[str, dict[str, str]] = {
         "compaction_auto": "INTEGER",
         "metadata": "TEXT",
     },
-    "summary_messages": {"summary_id": "TEXT NOT NULL", "message_id": "INTEGER NOT NULL", "ordinal": "INTEGER NOT NULL"},
+    "summary_messages": {
+        "summary_id": "TEXT NOT NULL",
+        "message_id": "INTEGER NOT NULL",
+        "ordinal": "INTEGER NOT NULL",
+    },
     "summary_parents": {
         "summary_id": "TEXT NOT NULL",
         "parent_summary_id": "TEXT NOT NULL",
@@ -165,7 +169,8 @@ class LcmRows:
     def leaf(self, name: str, conversation: int, messages: Sequence[int], content: str, **values: Any) -> None:
         defaults = {"kind": "leaf", "depth": 0, "created_at": "2026-03-02 10:00:00", "model": "glm-5"}
         self.add(
-            "summaries", **{"summary_id": name, "conversation_id": conversation, "content": content, **defaults, **values}
+            "summaries",
+            **{"summary_id": name, "conversation_id": conversation, "content": content, **defaults, **values},
         )
         for ordinal, message in enumerate(messages):
             self.add("summary_messages", summary_id=name, message_id=message, ordinal=ordinal)
@@ -175,7 +180,8 @@ class LcmRows:
     ) -> None:
         defaults = {"kind": "condensed", "depth": depth, "created_at": f"2026-03-02 1{depth}:30:00", "model": "glm-5"}
         self.add(
-            "summaries", **{"summary_id": name, "conversation_id": conversation, "content": content, **defaults, **values}
+            "summaries",
+            **{"summary_id": name, "conversation_id": conversation, "content": content, **defaults, **values},
         )
         for ordinal, child in enumerate(below):
             self.add("summary_parents", summary_id=name, parent_summary_id=child, ordinal=ordinal)
@@ -235,7 +241,8 @@ def vector_tables(path: Path, model: str, vectors: Sequence[tuple[str, Sequence[
     connection.executescript(
         f"""
         CREATE TABLE lcm_embedding_profile (model_name TEXT NOT NULL PRIMARY KEY, dim INTEGER NOT NULL, active INTEGER);
-        CREATE TABLE {name}_rowids (rowid INTEGER PRIMARY KEY AUTOINCREMENT, id, chunk_id INTEGER, chunk_offset INTEGER);
+        CREATE TABLE {name}_rowids
+            (rowid INTEGER PRIMARY KEY AUTOINCREMENT, id, chunk_id INTEGER, chunk_offset INTEGER);
         CREATE TABLE {name}_auxiliary (rowid integer PRIMARY KEY, value00);
         CREATE TABLE {name}_vector_chunks00 (rowid PRIMARY KEY, vectors BLOB NOT NULL);
         """
@@ -258,11 +265,18 @@ def sample() -> LcmRows:
     store = LcmRows()
     store.conversation(1, session_key="agent:vale:telegram:42", title="Move the registry to harbour")
     store.conversation(2, session_key="agent:vale:telegram:7", active=False, archived_at="2026-03-02 12:00:00")
-    store.add("conversation_bootstrap_state", conversation_id=1, session_file_path="/home/u/.openclaw/s/session-1.jsonl")
+    store.add(
+        "conversation_bootstrap_state", conversation_id=1, session_file_path="/home/u/.openclaw/s/session-1.jsonl"
+    )
     for number in range(1, 21):
         role = "user" if number % 2 else "assistant"
         store.message(number, 1, role, f"Step {number}: the registry copies layer_{number}.tar to harbour-{number}.")
-        store.part(number, 0, "text", text_content=f"Step {number}: the registry copies layer_{number}.tar to harbour-{number}.")
+        store.part(
+            number,
+            0,
+            "text",
+            text_content=f"Step {number}: the registry copies layer_{number}.tar to harbour-{number}.",
+        )
     # A thought, words and a call in one message; its result is a message of its own.
     store.message(21, 1, "assistant", "I look at the manifest.")
     raw = {"type": "toolCall", "id": "call-1", "name": "exec", "arguments": {"command": "crane manifest app"}}

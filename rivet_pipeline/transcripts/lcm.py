@@ -118,7 +118,7 @@ def make_session(
             "conversation_id": number,
             "session_id": session_id,
             "session_key": own,
-            "archived_at": text_of(conversation.get("archived_at")),
+            "archived_at": _iso(conversation.get("archived_at")),
             "session_file": session_file,
             "files": {key: dict(value) for key, value in files.items()},
         }
@@ -132,6 +132,19 @@ def make_session(
         # Several conversations of the source may share a harness' key, and so one conversation here.
         settings={f"lcm:{number}" if named_by_harness else "lcm": origin},
     )
+
+
+def _iso(value: Any) -> str:
+    """A time as ISO text, one that can not be read as it is."""
+    moment = read_time(value, datetime.now(UTC))
+    return text_of(value) if moment is None else moment.isoformat()
+
+
+def _number(value: Any) -> Any:
+    """A number that Postgres gave as text as a number again, anything else as it is."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,15}(?:\.\d{1,15})?", value):
+        return float(value) if "." in value else int(value)
+    return value
 
 
 def is_archived(conversation: Mapping[str, Any]) -> bool:
@@ -285,8 +298,10 @@ class ConversationMapper:
         opened.metadata.update(present({"lcm_marks": _marks(parts), "files": _files(parts) if text.strip() else []}))
         text = text if text.strip() else join_texts(_files(parts))
         opened.main = "text" if text.strip() else None
-        # The words stand where the first text part stood among thoughts and calls, at the end when there is none.
-        place = next((index for index, part in enumerate(parts) if part.get("part_type") == "text"), len(parts))
+        kinds = [text_of(part.get("part_type")) for part in parts]
+        # The words stand where the first text part stood among thoughts and calls; without one, after the thoughts.
+        others = (index for index, kind in enumerate(kinds) if kind != "reasoning")
+        place = kinds.index("text") if "text" in kinds else next(others, len(kinds))
         for part in parts[:place]:
             self._part(opened, text, part)
         if text.strip():
@@ -320,14 +335,14 @@ class ConversationMapper:
     def _thinking(self, opened: _Open, part: Mapping[str, Any]) -> None:
         thought = text_of(part.get("text_content"))
         if thought.strip():
-            opened.add("assistant", "thinking", part.get("ordinal"), content=thought)
+            opened.add("assistant", "thinking", _place(part), content=thought)
 
     def _tool(self, opened: _Open, text: str, part: Mapping[str, Any], about: Mapping[str, Any]) -> None:
         raw = mapping(about.get("raw"))
         call_id = text_of(part.get("tool_call_id"))
         output = self._output(opened, part, raw)
         if text_of(about.get("rawType") or raw.get("type")) in _RESULT_TYPES:
-            self._answer(opened, part.get("ordinal"), call_id, text_of(part.get("tool_name")), output or "", part)
+            self._answer(opened, _place(part), call_id, text_of(part.get("tool_name")), output or "", part)
             return
         arguments = self._json(opened, part.get("tool_input"), "tool input is no JSON, kept as text")
         failed = text_of(part.get("tool_error"))
@@ -335,7 +350,7 @@ class ConversationMapper:
         row = opened.add(
             "tool",
             "tool",
-            part.get("ordinal"),
+            _place(part),
             content="" if words.strip() in text else words,
             tool_name=text_of(part.get("tool_name")) or "unknown",
             tool_args=arguments,
@@ -412,7 +427,7 @@ class ConversationMapper:
             }
         )
         if arguments:
-            opened.add("tool", "tool", part.get("ordinal"), tool_name="subtask", tool_args=arguments)
+            opened.add("tool", "tool", _place(part), tool_name="subtask", tool_args=arguments)
 
     def _other(self, opened: _Open, kind: str, text: str, part: Mapping[str, Any]) -> None:
         """Words that the content lacks get a row; marks without words stay in the metadata."""
@@ -420,7 +435,7 @@ class ConversationMapper:
         if words.strip() and words.strip() not in text:
             speech = kind == "text"
             name: Kind = "speech" if speech else "summary" if kind == "compaction" else "notice"
-            opened.add(opened.role if speech else "system", name, part.get("ordinal"), content=words)
+            opened.add(opened.role if speech else "system", name, _place(part), content=words)
 
     @staticmethod
     def _json(opened: _Open, value: Any, note: str | None) -> Any:
@@ -452,12 +467,17 @@ def _block_text(value: Any) -> str:
     return ""
 
 
+def _place(part: Mapping[str, Any]) -> str:
+    """What names a part within its message."""
+    return text_of(part.get("ordinal")) or text_of(part.get("part_id"))
+
+
 def _marks(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What the parts without words say: reasons, costs and hashes."""
     found = []
     for part in parts:
         kind = text_of(part.get("part_type"))
-        if mark := present({column: part.get(column) for column in _MARKS.get(kind, ())}):
+        if mark := present({column: _number(part.get(column)) for column in _MARKS.get(kind, ())}):
             found.append({"type": kind, **mark})
     return found
 
@@ -488,7 +508,7 @@ def read_files(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
             {
                 "name": row.get("file_name"),
                 "mime": row.get("mime_type"),
-                "bytes": row.get("byte_size"),
+                "bytes": _number(row.get("byte_size")),
                 "uri": row.get("storage_uri"),
                 "summary": row.get("exploration_summary"),
             }

@@ -106,9 +106,9 @@ def make_table(report: MigrationReport) -> Table:
     """The closing table: each kind's counts in the source and in the memory, before and after."""
     title = f"{'What would be moved from' if report.dry_run else 'Moved from'} {escape(report.source)}"
     table = Table(title=title, title_justify="left")
-    table.add_column("what", no_wrap=True)
+    table.add_column("what", max_width=24, overflow="fold")
     for heading in ("source", "before", "new", "known", "left out", "after"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, tally in report.kinds().items():
         if tally.source or not name.startswith(("large files", "embeddings")):
             _add_kind(table, name, tally)
@@ -128,6 +128,6 @@ def list_reasons(report: MigrationReport) -> list[str]:
     """What was left out or mended, one line for each kind and reason."""
     lines = []
     for name, tally in report.kinds().items():
-        lines += [f"{name} left out: {number:,} {reason}" for reason, number in tally.left_out.most_common()]
-        lines += [f"{name} mended: {number:,} {reason}" for reason, number in tally.notes.most_common()]
+        lines += [f"{name} left out: {reason} ({number:,})" for reason, number in tally.left_out.most_common()]
+        lines += [f"{name} mended: {reason} ({number:,})" for reason, number in tally.notes.most_common()]
     return lines

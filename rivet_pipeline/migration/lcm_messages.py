@@ -29,6 +29,7 @@ from rivet_pipeline.transcripts.lcm import (
     read_time,
 )
 from rivet_pipeline.transcripts.lcm_source import LcmSource, Row, read_conversation
+from rivet_pipeline.transcripts.readers.shared import SHAPE_ERRORS
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, ToolResult
 
 #: One transaction holds at most this many messages, or about this many characters.
@@ -138,6 +139,8 @@ class _Mover:
         """Moves all messages, in the source's order."""
         if self._before.id is not None:
             self._enter(self._before.id)
+            # Whoever had it until now may have moved more of it.
+            self._before = find_stored(self._connection, self._result.session)
         batch = _Batch()
         for message_id, outcome, parts in self._outcomes():
             advance(1)
@@ -178,7 +181,10 @@ class _Mover:
         for index, row in enumerate(rows):
             mine = parts.of(row["message_id"])
             placed = times[index] if index < len(times) else self._result.began
-            outcome = self._with_time(mapper.take(row, mine, placed), row, placed)
+            try:
+                outcome = self._with_time(mapper.take(row, mine, placed), row, placed)
+            except SHAPE_ERRORS as error:
+                outcome = LeftOut(f"of a shape that is not understood ({type(error).__name__})")
             yield str(row["message_id"]), outcome, len(mine)
 
     def _with_time(self, outcome: Moved | LeftOut, row: Row, placed: datetime | None) -> Moved | LeftOut:
@@ -200,11 +206,12 @@ class _Mover:
         if not self._report.dry_run:
             try:
                 self._store(messages)
-            except psycopg.Error as error:
-                if not (error.sqlstate or "").startswith(_CONTENT_ERRORS):
+            except (psycopg.Error, RecursionError) as error:
+                reason = error.sqlstate or "" if isinstance(error, psycopg.Error) else "too deeply nested"
+                if isinstance(error, psycopg.Error) and not reason.startswith(_CONTENT_ERRORS):
                     raise
                 if len(messages) == 1:
-                    self._leave_out(f"refused by the store ({error.sqlstate})", messages[0][2])
+                    self._leave_out(f"refused by the store ({reason})", messages[0][2])
                 for message in messages if len(messages) > 1 else []:
                     self._write([message])
                 return

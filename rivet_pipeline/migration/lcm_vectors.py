@@ -116,7 +116,8 @@ class VectorMover:
         for profile in read_rows(self._source, "lcm_embedding_profile"):
             model = text_of(profile.get("model_name")).strip()
             table = "lcm_embeddings_" + re.sub(r"[^a-z0-9]", "", model.lower())
-            self._widths.setdefault(model, int(profile.get("dim") or 0))
+            width = text_of(profile.get("dim"))
+            self._widths.setdefault(model, int(width) if width.isdecimal() else 0)
             batch: list[tuple[str | None, Any, _Owner | None]] = []
             for owner_id, value in _extension_rows(self._source, table, self._widths[model]):
                 batch.append((model, value, _summary_owner(owner_id, summaries)))

@@ -51,6 +51,12 @@ _RUNTIME_CONTEXT = "OpenClaw runtime context for the immediately preceding user 
 
 _RESULT_TYPES = frozenset({"function_call_output", "tool_result", "toolResult", "tool_use_result"})
 
+#: Deeper JSON can not be cleaned and stored as a value.
+_MAX_DEPTH = 100
+
+#: What stands for JSON that can not be read.
+_BROKEN = object()
+
 _ROLES: Mapping[str, Role] = {
     "user": "user",
     "assistant": "assistant",
@@ -124,8 +130,9 @@ def make_session(
         }
     )
     named_by_harness = _HARNESS_KEY.match(own) is not None
+    key = own if named_by_harness else ":".join(["lcm", *([session_id] if session_id else []), number])
     return SessionRecord(
-        session_key=own if named_by_harness else ":".join(["lcm", *([session_id] if session_id else []), number]),
+        session_key=clean_text(key),
         agent=clean_text(agent or said or AGENT)[:200],
         channel=CHANNEL,
         title=make_title(text_of(conversation.get("title"))),
@@ -344,7 +351,9 @@ class ConversationMapper:
         if text_of(about.get("rawType") or raw.get("type")) in _RESULT_TYPES:
             self._answer(opened, _place(part), call_id, text_of(part.get("tool_name")), output or "", part)
             return
-        arguments = self._json(opened, part.get("tool_input"), "tool input is no JSON, kept as text")
+        arguments = self._json(
+            opened, part.get("tool_input"), "tool input is no JSON, or nested too deeply: kept as text"
+        )
         failed = text_of(part.get("tool_error"))
         words = text_of(part.get("text_content"))
         row = opened.add(
@@ -444,11 +453,14 @@ class ConversationMapper:
             return value
         text = value if isinstance(value, str) else value.decode("utf-8", "replace")
         try:
-            return json.loads(text)
+            found = json.loads(text)
         except (ValueError, RecursionError):
+            found = _BROKEN
+        if found is _BROKEN or _is_deep(found):
             if note is not None:
                 opened.notes.append(note)
             return text
+        return found
 
 
 def _block_text(value: Any) -> str:
@@ -465,6 +477,21 @@ def _block_text(value: Any) -> str:
     if block:
         return block["text"] if isinstance(block.get("text"), str) else json.dumps(value, ensure_ascii=False)
     return ""
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a JSON value is nested deeper than `_MAX_DEPTH`."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            entry
+            for one in level
+            if isinstance(one, list | dict)
+            for entry in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _place(part: Mapping[str, Any]) -> str:

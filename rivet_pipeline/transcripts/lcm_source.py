@@ -89,7 +89,7 @@ def read_rows(source: LcmSource, table: str, *, order: Sequence[str] = ()) -> It
     columns = sorted(source.tables[table])
     shown = ", ".join(source.column("t", column) for column in columns)
     query = f"SELECT {shown} FROM {source.table(table)} AS t{_order(order)}"  # noqa: S608 - names of this module
-    return (dict(zip(columns, values, strict=True)) for values in source.run(query))
+    return (_row(columns, values) for values in source.run(query))
 
 
 def read_conversation(
@@ -123,7 +123,15 @@ def read_conversation(
     condition = f'{known}."conversation_id" ' + ("IS NULL" if conversation is None else f"= {source.mark}")
     query = f"SELECT {shown} FROM {joined} WHERE {condition}{_order(order)}"  # noqa: S608 - names of this module
     parameters = [] if conversation is None else [conversation]
-    return (dict(zip(wanted, values, strict=True)) for values in source.run(query, parameters))
+    return (_row(wanted, values) for values in source.run(query, parameters))
+
+
+def _row(columns: Sequence[str], values: Sequence[Any]) -> Row:
+    """The row by column. SQLite may hold bytes where text is meant; only a vector is meant as bytes."""
+    return {
+        column: value.decode("utf-8", "replace") if isinstance(value, bytes) and column != "embedding" else value
+        for column, value in zip(columns, values, strict=True)
+    }
 
 
 def missing_conversations(source: LcmSource) -> list[Any]:
@@ -163,6 +171,8 @@ def open_source(location: str) -> Iterator[LcmSource]:
 
     Raises `LcmSourceError`, one line without a password, when it can not be read or is no LCM store.
     """
+    if not location.strip():
+        raise LcmSourceError("name the LCM store: its file, such as ~/.openclaw/lcm.db, or a postgresql:// address.")
     if location.startswith(("postgresql://", "postgres://")):
         with _open_postgres(location) as source:
             yield source
@@ -261,7 +271,7 @@ def _open_postgres(location: str) -> Iterator[LcmSource]:
             "the source is no Postgres address; write postgresql://user:password@host:5432/database."
         ) from None
     except psycopg.Error as error:
-        raise LcmSourceError(f"the source can not be reached: {_reason(error)}.") from error
+        raise LcmSourceError(f"the source can not be reached: {_reason(error)}; check its address.") from error
     name = f"{given.get('host') or 'localhost'}/{connection.info.dbname}"
     with connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -315,4 +325,6 @@ def _quoted(name: str) -> str:
 
 
 def _reason(error: psycopg.Error) -> str:
-    return " ".join(str(error).split()).rstrip(".")
+    # The first line says what is wrong, the others ask whether the server runs.
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return first.removeprefix("connection failed: ").rstrip(".")

@@ -385,6 +385,12 @@ def test_a_message_that_the_store_refuses_does_not_stop_its_neighbours(
 
 def damaged() -> LcmRows:
     store = sample()
+    store.rows["messages"][3]["content"] = b"Step 4 in bytes \xff"
+    store.rows["message_parts"][3]["text_content"] = b"Step 4 in bytes \xff"
+    store.conversation(5, session_id="with\0nul", title="a\0b")
+    store.message(57, 5, "assistant", "deep")
+    store.part(57, 0, "tool", tool_name="deep", tool_input="[" * 700 + "]" * 700)
+    store.message(58, 5, "user", "its neighbour")
     store.message(50, 2, "assistant", "with a call")
     store.part(50, 0, "tool", tool_name="exec", tool_input="{not json", metadata='{"raw":')
     store.message(51, 2, "user", None)
@@ -413,12 +419,14 @@ def test_damage_is_counted_and_stops_nothing(database_url: str, connection: Conn
     assert report.conversations.left_out == {"no message in it": 1}
     assert report.messages.left_out == {"empty: no content and no part that says anything": 1}
     assert report.messages.notes == {
-        "tool input is no JSON, kept as text": 1,
+        "tool input is no JSON, or nested too deeply: kept as text": 2,
         "metadata of a part is no JSON, left out": 1,
         "time absent or absurd, placed by order": 2,
         "its conversation is missing, kept in one of its own": 2,
     }
     assert report.parts.left_out == {"its message is missing": 1}
+    assert rows(connection, "SELECT content FROM ros_messages WHERE event_id = 'lcm:4'") == ["Step 4 in bytes \ufffd"]
+    assert rows(connection, "SELECT event_id FROM ros_messages WHERE content = 'its neighbour'") == ["lcm:58"]
     assert report.files.left_out == {"its conversation is missing": 1}
     assert report.summaries.left_out == {
         "a cut text that stands for a summary: no model had answered": 1,
@@ -441,7 +449,7 @@ def test_damage_is_counted_and_stops_nothing(database_url: str, connection: Conn
     assert (tree["sum_z"]["sources"], tree["sum_z"]["parent"]) == (["lcm:24"], "sum_w")
     assert tree["sum_z"]["metadata"]["lcm_elsewhere"] == ["5"]
     keys = rows(connection, "SELECT session_key FROM ros_conversations ORDER BY 1")
-    assert keys == ["lcm:99", "lcm:none", "lcm:session-1:1", "lcm:session-2:2"]
+    assert keys == ["lcm:99", "lcm:none", "lcm:session-1:1", "lcm:session-2:2", "lcm:with\ufffdnul:5"]
     order = rows(
         connection,
         """SELECT event_id FROM ros_messages AS m JOIN ros_conversations AS c ON c.id = m.conversation_id
@@ -660,9 +668,9 @@ def test_the_command_prints_counts_and_reasons(
     assert call(database_url, damaged().sqlite(tmp_path / "lcm.db")) == 0
     printed = capsys.readouterr()
     lines = [" ".join(line.replace("│", " ").split()) for line in printed.out.splitlines()]
-    assert "messages 33 0 32 0 1 32" in lines
-    assert "messages left out: 1 empty: no content and no part that says anything" in lines
-    assert "messages mended: 2 time absent or absurd, placed by order" in lines
+    assert "messages 35 0 34 0 1 34" in lines
+    assert "messages left out: empty: no content and no part that says anything (1)" in lines
+    assert "messages mended: time absent or absurd, placed by order (2)" in lines
     assert printed.err == ""
 
 

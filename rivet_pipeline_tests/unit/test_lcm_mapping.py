@@ -130,13 +130,20 @@ def test_result_blocks_give_their_text() -> None:
 def test_input_that_is_no_json_is_kept_as_text_and_noted() -> None:
     moved = take(message(7, "assistant", ""), part(0, "tool", tool_name="exec", tool_input='{"command": '))
     assert records(moved)[0].tool_args == '{"command": '
-    assert moved.notes == ("tool input is no JSON, kept as text",)
+    assert moved.notes == ("tool input is no JSON, or nested too deeply: kept as text",)
 
 
 def test_metadata_that_is_no_json_is_noted_and_the_part_is_kept() -> None:
     moved = take(message(7, "assistant", ""), part(0, "tool", tool_name="exec", tool_input="{}", metadata="{oops"))
     assert records(moved)[0].tool_name == "exec"
     assert moved.notes == ("metadata of a part is no JSON, left out",)
+
+
+def test_input_that_is_nested_too_deeply_is_kept_as_text() -> None:
+    shallow, deep = "[" * 99 + "1" + "]" * 99, "[" * 700 + "]" * 700
+    moved = take(message(7, "assistant", ""), part(0, "tool", tool_name="a", tool_input=shallow))
+    assert (moved.notes, isinstance(records(moved)[0].tool_args, list)) == ((), True)
+    assert records(take(message(7, "assistant", ""), part(0, "tool", tool_input=deep)))[0].tool_args == deep
 
 
 @pytest.mark.parametrize("content", [None, "", "  \n"])

@@ -29,6 +29,7 @@ from rivet_pipeline.transcripts.ingest import write_batch
 from rivet_pipeline.transcripts.lcm import ConversationMapper
 from rivet_pipeline.transcripts.lcm_sqlite import LcmSourceError
 from rivet_pipeline_tests.integration.pipeline import CountingSummarizer
+from rivet_pipeline_tests.integration.memory_rows import register_model
 from rivet_pipeline_tests.lcm_store import LcmRows, blob, sample, vector_tables
 
 FIRST_DAY = date(2022, 11, 1)
@@ -707,3 +708,18 @@ def test_known_messages_do_not_make_a_conversation_young_again(
         latest = rows(connection, "SELECT max(updated_at) FROM ros_conversations")[0]
         assert latest == datetime(2026, 3, 2, 9, 0, 32, tzinfo=UTC)
     assert datetime.now(UTC) - latest > timedelta(days=1)
+
+
+def test_vectors_of_the_model_in_use_need_not_be_made_again(
+    database_url: str, connection: Connection, tmp_path: Path
+) -> None:
+    register_model(connection, name="in-use", width=3)
+    store = with_vectors()
+    path = store.sqlite(tmp_path / "lcm.db")
+    assert move(database_url, path, embedding_model="in-use").embeddings["in-use"].new == 31
+    models = connection.execute("SELECT name, filling, serving FROM ros_embedding_models").fetchall()
+    assert models == [{"name": "in-use", "filling": True, "serving": True}]
+    # A thought has no vector in LCM, so it alone is left to embed; the call's row has that of its result.
+    pending = "SELECT m.event_id FROM ros_pending_message_embeddings AS p JOIN ros_messages AS m ON m.id = p.id"
+    assert rows(connection, pending) == ["lcm:21:0"]
+    assert rows(connection, "SELECT count(*) FROM ros_pending_summary_embeddings") == [0]

@@ -28,8 +28,8 @@ from rivet_pipeline.summaries.compact import refine_level, resummarize, summariz
 from rivet_pipeline.transcripts.ingest import write_batch
 from rivet_pipeline.transcripts.lcm import ConversationMapper
 from rivet_pipeline.transcripts.lcm_sqlite import LcmSourceError
-from rivet_pipeline_tests.integration.pipeline import CountingSummarizer
 from rivet_pipeline_tests.integration.memory_rows import register_model
+from rivet_pipeline_tests.integration.pipeline import CountingSummarizer
 from rivet_pipeline_tests.lcm_store import LcmRows, blob, sample, vector_tables
 
 FIRST_DAY = date(2022, 11, 1)

@@ -27,6 +27,7 @@ COMMANDS = {
     "browse": ("browse", "browse_command", "List messages by time, newest first."),
     "stats": ("stats", "stats_command", "Show what the memory holds and what waits for the pipeline."),
     "redact": ("redact", "redact_command", "Take a secret out of what is stored."),
+    "migrate-lcm": ("migrate_lcm", "migrate_lcm_command", "Move a Lossless Context Management store into the memory."),
     "doctor": ("doctor", "doctor_command", "Check what the memory needs, and say what to do."),
     "serve": ("serve", "serve_command", "Serve the HTTP API alone, until Ctrl-C."),
 }

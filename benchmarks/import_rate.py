@@ -31,7 +31,7 @@ from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.migrations import apply_migrations
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.settings import Settings
-from rivet_pipeline.transcripts import importer, ingest
+from rivet_pipeline.transcripts import batches, importer, ingest
 from rivet_pipeline.transcripts.readers.claude_code import ClaudeCodeReader
 
 FIRST_DAY = date(2022, 11, 1)
@@ -134,7 +134,7 @@ class Profile:
                 for name in names:
                     timed = self._timed(part, getattr(ingest, name))
                     stack.enter_context(patch.object(ingest, name, timed))
-            stack.enter_context(patch.object(importer, "write_batch", self._timed("batch", ingest.write_batch)))
+            stack.enter_context(patch.object(batches, "write_batch", self._timed("batch", ingest.write_batch)))
             stack.enter_context(patch.object(ClaudeCodeReader, "read", self._steps("parse", ClaudeCodeReader.read)))
             yield
 

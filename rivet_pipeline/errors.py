@@ -22,3 +22,7 @@ class InvalidInputError(RivetError):
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+class NotFoundError(RivetError):
+    """What a caller names is not there."""

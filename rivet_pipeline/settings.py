@@ -72,11 +72,75 @@ class Settings(BaseSettings):
         validation_alias="RIVETOS_CAPTURE_MAX_BODY",
         description="The largest body, in bytes, that `POST /api/capture` takes; a larger one answers 413.",
     )
+    capture_redaction: bool = Field(
+        default=False,
+        validation_alias="RIVETOS_CAPTURE_REDACTION",
+        description="Replace what looks like a secret (keys, tokens, passwords in URLs, private keys) by "
+        "`[redacted:<kind>]` before it is stored, on every way in.",
+    )
     import_max_line: int = Field(
         default=256 * 1024 * 1024,
         ge=1024,
         validation_alias="RIVETOS_IMPORT_MAX_LINE",
         description="The longest line, in bytes, that import reads; a longer one counts as damaged.",
+    )
+
+    claude_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.claude"),
+        validation_alias="CLAUDE_CONFIG_DIR",
+        description="Where Claude Code keeps its settings and sessions.",
+    )
+    codex_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.codex"),
+        validation_alias="CODEX_HOME",
+        description="Where Codex keeps its settings and sessions.",
+    )
+    qwen_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.qwen"),
+        validation_alias="QWEN_HOME",
+        description="Where Qwen Code keeps its settings and sessions.",
+    )
+    kimi_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.kimi-code"),
+        validation_alias="KIMI_CODE_HOME",
+        description="Where Kimi keeps its sessions; `~/.kimi` is looked at too.",
+    )
+    hermes_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.hermes"), validation_alias="HERMES_HOME", description="Where Hermes keeps its sessions."
+    )
+    data_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.local/share"),
+        validation_alias="XDG_DATA_HOME",
+        description="Where OpenCode keeps its data, in the folder `opencode`.",
+    )
+    opencode_db: Annotated[Path | None, NoDecode] = Field(
+        default=None, validation_alias="OPENCODE_DB", description="OpenCode's database, when it stands elsewhere."
+    )
+    enable_memory_write: bool = Field(
+        default=False,
+        validation_alias="RIVETOS_MCP_ENABLE_MEMORY_WRITE",
+        description="`1` offers the write tools, `memory_append` and `memory_ingest_session`; else they answer 404.",
+    )
+    memory_source: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_MEMORY_SOURCE",
+        description="The source that the write tools note when a call names none. Unset: `mcp`.",
+    )
+    memory_agent: str | None = Field(
+        default=None,
+        max_length=200,
+        validation_alias="RIVETOS_MEMORY_AGENT",
+        description="The agent under which the write tools store when a call names none. Unset: `mcp`.",
+    )
+    memory_channel: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_MEMORY_CHANNEL",
+        description="The channel under which the write tools store when a call names none. Unset: `mcp`.",
+    )
+    memory_persona: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_MEMORY_PERSONA",
+        description="The persona that the write tools note in the metadata when a call names none.",
     )
 
     embed_url: str | None = Field(
@@ -135,10 +199,12 @@ class Settings(BaseSettings):
         description="How long one call to the chat server, its retries included, may take.",
     )
 
-    @field_validator("home", mode="after")
+    @field_validator(
+        "home", "claude_home", "codex_home", "qwen_home", "kimi_home", "hermes_home", "data_home", "opencode_db"
+    )
     @classmethod
-    def _expand_home(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
+    def _expand_home(cls, value: Path | None) -> Path | None:
+        return value.expanduser().absolute() if value is not None else None
 
     @field_validator("timezone", mode="after")
     @classmethod

@@ -125,8 +125,16 @@ class CaptureBatch(BaseModel):
     agent: Annotated[Filled, StringConstraints(max_length=200)]
     channel: Filled
     title: str | None = None
-    settings: dict[str, Any] = Field(default_factory=dict, description="Merged into what is stored, key by key.")
+    settings: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Merged into what is stored, key by key at any depth; null says nothing. The project that `cwd` "
+        "belongs to is kept as `project` unless one is known.",
+    )
     task_id: UUID | None = None
+    created_at: Time | None = Field(
+        None, description="When the conversation began, for a backfill: messages without a time are placed there."
+    )
+    updated_at: Time | None = Field(None, description="When it was last active, for a backfill.")
     finalize: bool = Field(False, strict=True, description="The conversation is over.")
     messages: list[CaptureMessage] = Field(default_factory=list)
 
@@ -217,6 +225,13 @@ class BrowseQuery(_Period):
     )
 
 
+class SessionMessagesQuery(_Query):
+    """The parameters of a session's listing."""
+
+    limit: int = Field(200, ge=1, le=1000)
+    cursor: str | None = Field(None, description="`nextCursor` of the page before.")
+
+
 class StatsQuery(_Query):
     """The parameters of the figures."""
 
@@ -302,6 +317,13 @@ class BrowseAnswer(_Answer):
 
     messages: list[BrowsedAnswer]
     next_cursor: str | None
+
+
+class ToolAnswer(BaseModel):
+    """What a tool said."""
+
+    ok: Literal[True] = True
+    result: Any
 
 
 class StatsAnswer(_Answer):

@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rivet_pipeline.errors import InvalidInputError, RivetError, StoreUnavailableError
+from rivet_pipeline.errors import InvalidInputError, NotFoundError, RivetError, StoreUnavailableError
 
 _log = logging.getLogger(__name__)
 
@@ -196,6 +196,8 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 async def _on_rivet_error(request: Request, error: Exception) -> Response:
     if isinstance(error, InvalidInputError):
         return problem(request.scope, 400, str(error), errors=[{"field": error.field, "problem": error.problem}])
+    if isinstance(error, NotFoundError):
+        return problem(request.scope, 404, str(error))
     if isinstance(error, StoreUnavailableError):
         return _unavailable(request, str(error))
     assert isinstance(error, RivetError)

@@ -128,11 +128,15 @@ class Guard:
 
 
 class BodyLimit:
-    """Refuses a body over `limit` bytes with 413 as soon as that is known, announced or not, before it is parsed."""
+    """Refuses a body over `limit` bytes with 413 as soon as that is known, announced or not, before it is parsed.
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    `smaller` names paths with a limit of their own.
+    """
+
+    def __init__(self, app: ASGIApp, limit: int, smaller: Mapping[str, int] | None = None) -> None:
         self.app = app
         self._limit = limit
+        self._smaller = smaller or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one connection; anything but HTTP is passed on."""
@@ -140,12 +144,13 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        limit = min(self._limit, self._smaller.get(scope["path"], self._limit))
         announced = headers.get("content-length", "0")
-        if announced.isdecimal() and int(announced) > self._limit:
+        if announced.isdecimal() and int(announced) > limit:
             # A client that asked first has sent nothing yet.
             if "expect" not in headers:
                 await _drain(receive, _DRAIN_BYTES)
-            raise self._refusal()
+            raise self._refusal(limit)
         taken = 0
 
         async def receive_within_limit() -> Message:
@@ -153,21 +158,19 @@ class BodyLimit:
             message = await receive()
             if message["type"] == "http.request":
                 taken += len(message.get("body", b""))
-                if taken > self._limit:
+                if taken > limit:
                     if message.get("more_body"):
                         await _drain(receive, _DRAIN_BYTES)
-                    raise self._refusal()
+                    raise self._refusal(limit)
             return message
 
         await self.app(scope, receive_within_limit, send)
 
-    def _refusal(self) -> Refusal:
-        return Refusal(
-            413,
-            f"The body is larger than {self._limit:,} bytes; send the messages in several batches, or raise "
-            "RIVETOS_CAPTURE_MAX_BODY.",
-            {"Connection": "close"},
-        )
+    def _refusal(self, limit: int) -> Refusal:
+        advice = "send the messages in several batches, or raise RIVETOS_CAPTURE_MAX_BODY"
+        if limit < self._limit:
+            advice = "this is the limit here; memory_ingest_session and /api/capture take more"
+        return Refusal(413, f"The body is larger than {limit:,} bytes; {advice}.", {"Connection": "close"})
 
 
 async def _drain(receive: Receive, limit: int) -> None:

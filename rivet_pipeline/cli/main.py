@@ -22,9 +22,12 @@ from rivet_pipeline.errors import RivetError
 COMMANDS = {
     "up": ("up", "up_command", "Start the store, Dagster and the API, and stay up until Ctrl-C."),
     "import": ("import_", "import_command", "Read transcripts from files and folders into the memory."),
+    "watch": ("watch", "watch_command", "Follow the harnesses' sessions as they are written, until Ctrl-C."),
     "search": ("search", "search_command", "Find messages and summaries by words and by meaning."),
     "browse": ("browse", "browse_command", "List messages by time, newest first."),
     "stats": ("stats", "stats_command", "Show what the memory holds and what waits for the pipeline."),
+    "redact": ("redact", "redact_command", "Take a secret out of what is stored."),
+    "migrate-lcm": ("migrate_lcm", "migrate_lcm_command", "Move a Lossless Context Management store into the memory."),
     "doctor": ("doctor", "doctor_command", "Check what the memory needs, and say what to do."),
     "serve": ("serve", "serve_command", "Serve the HTTP API alone, until Ctrl-C."),
 }

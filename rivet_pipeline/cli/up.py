@@ -96,6 +96,9 @@ class Home:
 def up_command(
     demo: Annotated[bool, typer.Option(help="Import the demo sessions when the store is empty.")] = True,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything pending is done.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Follow the sessions of the installed harnesses too, as `rivet watch` does.")
+    ] = False,
 ) -> None:
     """Start the store, Dagster and the API, work off what is pending, and stay up until Ctrl-C.
 
@@ -117,7 +120,7 @@ def up_command(
             with _store(settings, console) as url:
                 if demo:
                     _import_demo(settings, url, console)
-                _run(settings, home, url, console, began, once=once)
+                _run(settings, home, url, console, began, once=once, follow=watch)
         except _StopRequested:
             console.print("Stopped. All data is kept; `rivet up` goes on where it was.")
 
@@ -167,7 +170,12 @@ def _import_demo(settings: Settings, url: str, console: Console) -> None:
     with open_pool(url, max_size=2) as pool:
         for agent in sorted(path for path in _DEMO.iterdir() if path.is_dir()):
             report = import_paths(
-                pool, [agent], first_day=settings.first_day, max_line=settings.import_max_line, agent=agent.name
+                pool,
+                [agent],
+                first_day=settings.first_day,
+                max_line=settings.import_max_line,
+                agent=agent.name,
+                redact=settings.capture_redaction,
             )
             new = report.messages()["new"]
             if new:
@@ -175,10 +183,10 @@ def _import_demo(settings: Settings, url: str, console: Console) -> None:
                 console.print(f"Demo sessions of {agent.name}: {count} conversations, {new} messages")
 
 
-def _run(settings: Settings, home: Home, url: str, console: Console, began: float, *, once: bool) -> None:
+def _run(settings: Settings, home: Home, url: str, console: Console, began: float, *, once: bool, follow: bool) -> None:
     supervisor = Supervisor(home.run / "programs.json")
     try:
-        _start_programs(settings, home, url, supervisor, console)
+        _start_programs(settings, home, url, supervisor, console, follow=follow)
         api = _address(settings.api_host, settings.api_port)
         dagster = _address("127.0.0.1", settings.dagster_port)
         console.print(f"API:        {api}/docs")
@@ -198,7 +206,9 @@ def _run(settings: Settings, home: Home, url: str, console: Console, began: floa
         supervisor.stop()
 
 
-def _start_programs(settings: Settings, home: Home, url: str, supervisor: Supervisor, console: Console) -> None:
+def _start_programs(
+    settings: Settings, home: Home, url: str, supervisor: Supervisor, console: Console, *, follow: bool
+) -> None:
     shutil.copyfile(shipped("dagster.yaml"), home.dagster / "dagster.yaml")
     port = free_port()
     workspace = home.dagster / "workspace.yaml"
@@ -218,6 +228,8 @@ def _start_programs(settings: Settings, home: Home, url: str, supervisor: Superv
         return Program(name, [sys.executable, "-m", *arguments], home.logs / f"{name}.log", environment)
 
     supervisor.start(program("api", "rivet_pipeline.cli.main", "serve"))
+    if follow:
+        supervisor.start(program("watch", "rivet_pipeline.cli.main", "watch"))
     supervisor.start(
         program(
             "dagster-code", "dagster", "api", "grpc", "-m", "rivet_pipeline.definitions", "-h", "127.0.0.1",

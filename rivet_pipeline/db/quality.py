@@ -67,7 +67,10 @@ def ungrounded_summaries(connection: Connection, kind: str) -> Finding:
 
 
 def orphan_summaries(connection: Connection, kind: str) -> Finding:
-    """Leaves without a source message, branches and roots without a child."""
+    """Leaves without a source message, branches and roots without a child.
+
+    Those of pipeline version 0 came from elsewhere, and may have lost what they were made from there.
+    """
     return _finding(
         connection,
         _ORPHANS.format(columns="count(*) FILTER (WHERE orphan) AS at_fault, count(*) AS examined", tail=""),
@@ -81,7 +84,7 @@ SELECT {columns} FROM (
     SELECT s.id, s.created_at,
            CASE s.kind WHEN 'leaf' THEN NOT EXISTS (SELECT 1 FROM ros_summary_sources AS o WHERE o.summary_id = s.id)
                 ELSE NOT EXISTS (SELECT 1 FROM ros_summaries AS o WHERE o.parent_id = s.id) END AS orphan
-    FROM ros_summaries AS s WHERE s.kind = %(kind)s
+    FROM ros_summaries AS s WHERE s.kind = %(kind)s AND s.pipeline_version > 0
 ) AS summaries {tail}
 """
 

@@ -19,14 +19,14 @@ from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, Browse
 MIN_LIMIT, MAX_LIMIT = 1, 200
 
 
-def browse(connection: Connection, request: BrowseRequest) -> BrowseResponse:
-    """One page of messages, ordered by `(created_at, seq)`; `limit` is cut to 1 to 200.
+def browse(connection: Connection, request: BrowseRequest, *, max_limit: int = MAX_LIMIT) -> BrowseResponse:
+    """One page of messages, ordered by `(created_at, seq)`; `limit` is cut to 1 to `max_limit`.
 
     A cursor continues after the last message of its page, so rows that are added meanwhile make no message appear
     twice or go missing. `include_tools=False` leaves tool traffic out (role tool, or a tool's name) unless a tool is
     asked for by name. Raises `InvalidInputError` for a cursor that is not one of ours or runs the other way.
     """
-    limit = max(MIN_LIMIT, min(MAX_LIMIT, request.limit))
+    limit = max(MIN_LIMIT, min(max_limit, request.limit))
     after_at, after_seq = _read_cursor(request)
     direction = "DESC" if request.newest_first else "ASC"
     text = sql.SQL(statement("browse")).format(
@@ -39,6 +39,7 @@ def browse(connection: Connection, request: BrowseRequest) -> BrowseResponse:
             "role": request.role,
             "tool_name": request.tool_name,
             "conversation": request.conversation_id,
+            "session_key": request.session_key,
             "since": request.since,
             "before": request.before,
             "without_tools": not request.include_tools and request.tool_name is None,

@@ -6,6 +6,8 @@ WHERE (%(agent)s::text IS NULL OR m.agent = %(agent)s::text)
   AND (%(role)s::text IS NULL OR m.role = %(role)s::text)
   AND (%(tool_name)s::text IS NULL OR m.tool_name = %(tool_name)s::text)
   AND (%(conversation)s::uuid IS NULL OR m.conversation_id = %(conversation)s::uuid)
+  AND (%(session_key)s::text IS NULL
+       OR m.conversation_id IN (SELECT id FROM ros_conversations WHERE session_hash = md5(%(session_key)s::text)::uuid))
   AND (%(since)s::timestamptz IS NULL OR m.created_at >= %(since)s::timestamptz)
   AND (%(before)s::timestamptz IS NULL OR m.created_at < %(before)s::timestamptz)
   AND NOT (%(without_tools)s AND (m.role = 'tool' OR m.tool_name IS NOT NULL))

@@ -49,10 +49,16 @@ def _all(connection: Connection, query: str, *values: Any) -> list[dict[str, Any
 
 
 def _totals(connection: Connection, agent: str | None) -> dict[str, Any]:
-    """messages, tool_calls, first_at, last_at (None when empty)."""
+    """messages, turns, tool_calls, replays, first_at, last_at (None when empty).
+
+    A turn is what a person said; a replay is a row that restates another one, as a fork's copied history does.
+    """
     return _one(
         connection,
-        """SELECT count(*) AS messages, count(*) FILTER (WHERE role = 'tool' OR tool_name IS NOT NULL) AS tool_calls,
+        """SELECT count(*) AS messages,
+                  count(*) FILTER (WHERE role = 'user' AND coalesce(metadata ->> 'kind', 'speech') = 'speech') AS turns,
+                  count(*) FILTER (WHERE role = 'tool' OR tool_name IS NOT NULL) AS tool_calls,
+                  count(*) FILTER (WHERE metadata ->> 'kind' = 'replay') AS replays,
                   min(created_at) AS first_at, max(created_at) AS last_at
            FROM ros_messages WHERE %s::text IS NULL OR agent = %s""",
         agent,

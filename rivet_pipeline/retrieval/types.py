@@ -78,6 +78,7 @@ class BrowseRequest:
     role: str | None = None
     tool_name: str | None = None
     conversation_id: UUID | None = None
+    session_key: str | None = None
     since: datetime | None = None
     before: datetime | None = None
     limit: int = 50

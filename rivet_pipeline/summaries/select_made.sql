@@ -1,5 +1,6 @@
 -- The summaries of a level and what each is made from today, for comparison with the hash it was stored with. Those
--- that failed when they were last redone are left out until their time comes, unless all are wanted.
+-- that failed when they were last redone are left out until their time comes, unless all are wanted. So are those of
+-- version 0, which came from elsewhere and are kept as they are until all are wanted.
 SELECT s.id, s.conversation_id, c.day, s.input_hash, s.text_hash::text AS text_hash, i.ids, i.hashes
 FROM ros_summaries AS s
 JOIN ros_conversations AS c ON c.id = s.conversation_id
@@ -19,5 +20,5 @@ WHERE s.kind = %(kind)s
   AND (%(days)s::date[] IS NULL OR c.day = ANY(%(days)s::date[]))
   AND i.ids IS NOT NULL
   AND NOT ros_is_blocked(%(stage)s, 'service')
-  AND (%(force)s OR NOT ros_is_blocked(%(stage)s, s.id::text))
+  AND (%(force)s OR (s.pipeline_version > 0 AND NOT ros_is_blocked(%(stage)s, s.id::text)))
 ORDER BY c.day, s.conversation_id, s.earliest_at, s.seq

@@ -20,6 +20,7 @@ from rivet_pipeline.transcripts.records import Advance, Damaged, Incomplete
 _DECODER = json.JSONDecoder(strict=False)
 _BLANK = re.compile(r"[ \t\r\n]*")
 _OBJECT = re.compile(r'\{\s*"')
+_NUMBER_REST = re.compile(r"[0-9.eE+-]*")
 
 _CHUNK = 64 * 1024
 
@@ -56,14 +57,16 @@ def read_document(
     stream: BinaryIO,
     *,
     arrays: Collection[str] | None = None,
+    within: Collection[str] = (),
     max_value: int = 256 * 1024 * 1024,
     advance: Advance | None = None,
 ) -> Iterator[DocumentItem]:
     """The parts of one JSON document in order.
 
     `arrays` names the members whose arrays are given element by element (None: all of them); an array at the top always
-    is. No member or element may be longer than `max_value` characters. Bytes that are not UTF-8 become U+FFFD, NULs are
-    dropped. A document that stops too early ends in `Incomplete`, one with text that is no JSON in `Damaged`.
+    is. `within` names members whose objects are opened too: their members are named with a dot, `outer.inner`, here and
+    in `arrays`. No member or element may be longer than `max_value` characters. Bytes that are not UTF-8 become U+FFFD,
+    NULs are dropped. A document that stops too early ends in `Incomplete`, one with text that is no JSON in `Damaged`.
     """
     text = _Text(stream, max_value, advance)
     try:
@@ -71,7 +74,7 @@ def read_document(
         if start == "[":
             yield from _elements(text, "")
         elif start == "{":
-            yield from _members(text, arrays)
+            yield from _members(text, arrays, within)
         elif start:
             yield Damaged(text.line, NOT_JSON)
             return
@@ -147,8 +150,10 @@ class _Text:
                 continue
             except (ValueError, RecursionError) as error:
                 raise _BrokenError(self.position) from error
-            if end == len(self.text) and not self.ended:
-                # A number could go on.
+            if isinstance(value, int | float) and _NUMBER_REST.fullmatch(self.text, end):
+                # A number at the end of what is held could go on.
+                if self.ended:
+                    raise _CutError
                 self.fill()
                 continue
             self.step_to(end)
@@ -184,7 +189,9 @@ class _Text:
         self.text += more
 
 
-def _members(text: _Text, arrays: Collection[str] | None) -> Iterator[DocumentItem]:
+def _members(
+    text: _Text, arrays: Collection[str] | None, within: Collection[str], prefix: str = ""
+) -> Iterator[DocumentItem]:
     text.take("{")
     if text.peek() == "}":
         text.take("}")
@@ -192,10 +199,12 @@ def _members(text: _Text, arrays: Collection[str] | None) -> Iterator[DocumentIt
     while True:
         if text.peek() not in {'"', ""}:
             raise _BrokenError(text.position)
-        key = text.value()
+        key = prefix + text.value()
         text.take(":")
         if text.peek() == "[" and (arrays is None or key in arrays):
             yield from _elements(text, key)
+        elif text.peek() == "{" and key in within:
+            yield from _members(text, arrays, (), f"{key}.")
         else:
             value = text.value()
             yield Member(text.line, key, value)
@@ -220,8 +229,8 @@ def _elements(text: _Text, key: str) -> Iterator[DocumentItem]:
                 raise _BrokenError(text.position)
         except _BrokenError as error:
             yield Damaged(text.line, NOT_JSON)
-            _find_element(text, error.position, known)
-            continue
+            value = _next_element(text, error.position, known)
+            ahead = text.peek()
         if isinstance(value, dict):
             known |= value.keys()
         yield Element(text.line, key, index, value)
@@ -232,8 +241,8 @@ def _elements(text: _Text, key: str) -> Iterator[DocumentItem]:
         text.take(",")
 
 
-def _find_element(text: _Text, position: int, known: set[str]) -> None:
-    """Steps to the next object behind a damaged one that looks like the elements before it."""
+def _next_element(text: _Text, position: int, known: set[str]) -> dict[str, Any]:
+    """The next object behind a damaged one that looks like the elements before it."""
     text.step_to(max(position, text.position + 1))
     for _ in range(_ATTEMPTS):
         match = _OBJECT.search(text.text, text.position)
@@ -245,11 +254,11 @@ def _find_element(text: _Text, position: int, known: set[str]) -> None:
             continue
         text.step_to(match.start())
         try:
-            value, end = _DECODER.raw_decode(text.text, text.position)
-        except (ValueError, RecursionError):
+            value = text.value()
+        except (_BrokenError, _CutError):
             text.step_to(text.position + 1)
             continue
-        if value.keys() & known or not known:
-            return
-        text.step_to(end)
+        if text.peek() in {",", "]", ""} and (value.keys() & known or not known):
+            found: dict[str, Any] = value
+            return found
     raise _BrokenError(text.position)

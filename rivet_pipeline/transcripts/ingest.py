@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -22,6 +22,7 @@ from psycopg.types.json import Jsonb
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.transcripts.cleaning import cap_utf16, clean_event_id, clean_json, clean_text, utf16_units
 from rivet_pipeline.transcripts.records import MessageRecord, Role, SessionRecord, ToolResult
+from rivet_pipeline.transcripts.redaction import MARK, redact_item, redact_json, redact_session, redact_text
 from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
 
 #: The write surface's cap on content and on tool_result, in UTF-16 code units (seed: capture metadata).
@@ -30,6 +31,12 @@ CAPTURE_CAP = 16_000
 #: A clock may be ahead by this much; a message from further in the future is placed at the moment of its capture and
 #: keeps its own time in `metadata.event_ts`, so that it does not win recency for ever.
 CLOCK_SKEW = timedelta(minutes=5)
+
+#: No agent spoke before this: an earlier time is a mistaken unit or an epoch of 0, and says nothing.
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+
+#: What `_Clock` says about a time, as metadata.
+_TIME_NOTES = frozenset({"time_source", "event_ts"})
 
 _MAX_TITLE = 500
 
@@ -40,12 +47,37 @@ _PIPELINED_ITEMS = 16
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What one batch did. `known` were there already; `filled` of them took a tool result that came late."""
+    """What one batch did. `known` were there already; `filled` of them took a tool result that came late.
+
+    `clashed` of the known said something else and were left out, as `Extra.keep_clashes` asked. `event_ids` are those
+    under which the items stand, in their order; `ids` are the rows' in the same order, when they were asked for.
+    """
 
     conversation_id: UUID
     new: int
     known: int
     filled: int
+    clashed: int
+    event_ids: tuple[str, ...]
+    ids: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What some ways in say or ask about a batch beyond its items.
+
+    `began` and `ended` are the conversation's span as a backfill knows it: messages without a time follow the former,
+    the latter counts as activity, and what the messages say themselves wins. `fallback_settings` hold where neither the
+    session nor the store says anything. `new_title` is for a conversation that this batch makes and that has no title.
+    Without `keep_clashes` other words under a known event id are left out, instead of kept beside the known ones.
+    """
+
+    began: datetime | None = None
+    ended: datetime | None = None
+    fallback_settings: Mapping[str, Any] = field(default_factory=dict)
+    new_title: str | None = None
+    keep_clashes: bool = True
+    with_ids: bool = False
 
 
 @dataclass(slots=True)
@@ -69,6 +101,7 @@ class _Stored:
     digest: str
     awaits_result: bool
     truncated: bool
+    redacted: bool
     empty: bool
 
 
@@ -79,6 +112,11 @@ class _Plan:
     inserts: dict[str, _Row] = field(default_factory=dict)
     fills: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     known: int = 0
+    clashed: int = 0
+    keep_clashes: bool = True
+
+
+_NO_EXTRA = Extra()
 
 
 def write_batch(
@@ -89,75 +127,169 @@ def write_batch(
     first_day: date,
     finalize: bool = False,
     cap: int | None = None,
+    extra: Extra = _NO_EXTRA,
+    redact: bool = False,
     now: datetime | None = None,
 ) -> WriteResult:
     """Stores a batch of one conversation in one transaction; it is durable when the call returns.
 
     The session is locked first, so the same batch from many writers leaves each event once. `cap` bounds content and
-    tool_result in UTF-16 units and records the true lengths. `first_day` is the first partition; `now` is for tests.
+    tool_result in UTF-16 units and records the true lengths. `redact` replaces secrets before anything else
+    looks at the texts. `first_day` is the first partition; `now` is for tests.
     Raises `psycopg.Error` with nothing written when the store fails.
     """
     if connection.info.transaction_status is not TransactionStatus.IDLE:
         raise RuntimeError("write_batch commits: it needs a connection without an open transaction")
     moment = now or datetime.now(UTC)
+    if redact:
+        session, items, extra = redact_session(session), [redact_item(item) for item in items], _redacted(extra)
     session = _clean_session(session, items)
-    times = _Clock(moment)
+    times = _Clock(moment, extra)
     pipelined = len(items) <= _PIPELINED_ITEMS
     with connection.pipeline() if pipelined else nullcontext(), connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [session.session_key])
-        conversation = _upsert_conversation(connection, session, items, first_day, times)
+        session = _merge_settings(connection, session)
+        conversation = _upsert_conversation(connection, session, items, first_day, times, extra)
         present = _look_up(connection, session, _wanted_ids(items))
         conversation_id, last_time = _found_conversation(conversation)
         rows = [_row(item, times.place(item, last_time), cap) for item in items]
         stored = _found_rows(present)
         if clashes := _possible_clashes(rows, items, stored):
             stored |= _found_rows(_look_up(connection, session, clashes))
-        plan = _plan(rows, items, stored)
+        plan = _plan(rows, items, stored, keep_clashes=extra.keep_clashes)
         _insert(connection, conversation_id, session, plan.inserts.values(), copy=not pipelined)
         _fill(connection, conversation_id, plan.fills)
-        _touch(connection, conversation_id, plan, moment, finalize=finalize)
-    return WriteResult(conversation_id, new=len(plan.inserts), known=plan.known, filled=len(plan.fills))
+        _touch(connection, conversation_id, plan, times, finalize=finalize)
+        event_ids = tuple(row.event_id for row in rows)
+        ids = _ids(connection, conversation_id, event_ids) if extra.with_ids else ()
+    return _result(plan, conversation_id, event_ids, ids)
+
+
+def preview_batch(
+    connection: Connection,
+    session: SessionRecord,
+    items: Sequence[MessageRecord | ToolResult],
+    *,
+    first_day: date,
+    extra: Extra = _NO_EXTRA,
+) -> WriteResult:
+    """What `write_batch` would do with a batch, as the store is now; nothing is written.
+
+    The answer names no conversation: its id is the nil UUID. Raises `psycopg.Error` when the store fails.
+    """
+    session = _clean_session(session, items)
+    clock = _Clock(datetime.now(UTC), extra)
+    stored = _found_rows(_look_up(connection, session, _wanted_ids(items)))
+    rows = [_row(item, clock.place(item, None), None) for item in items]
+    if clashes := _possible_clashes(rows, items, stored):
+        stored |= _found_rows(_look_up(connection, session, clashes))
+    plan = _plan(rows, items, stored, keep_clashes=extra.keep_clashes)
+    return _result(plan, UUID(int=0), tuple(row.event_id for row in rows), ())
+
+
+def _result(plan: _Plan, conversation_id: UUID, event_ids: tuple[str, ...], ids: tuple[UUID, ...]) -> WriteResult:
+    return WriteResult(
+        conversation_id,
+        new=len(plan.inserts),
+        known=plan.known,
+        filled=len(plan.fills),
+        clashed=plan.clashed,
+        event_ids=event_ids,
+        ids=ids,
+    )
+
+
+def _redacted(extra: Extra) -> Extra:
+    """The same without the secrets in its texts, which are settings and a title like any other."""
+    title = redact_text(extra.new_title)[0] if extra.new_title else extra.new_title
+    return replace(extra, new_title=title, fallback_settings=redact_json(dict(extra.fallback_settings))[0])
 
 
 class _Clock:
     """Gives every item a time: its own, a bounded one, or that of the item before it."""
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, extra: Extra = _NO_EXTRA) -> None:
         self.now = now
+        self.began = extra.began if self._plausible(extra.began) else None
+        self.ended = min(extra.ended, now) if extra.ended is not None and self._plausible(extra.ended) else None
         self._last: datetime | None = None
+
+    def _plausible(self, time: datetime | None) -> bool:
+        return time is not None and EARLIEST <= time <= self.now + CLOCK_SKEW
 
     def place(self, item: MessageRecord | ToolResult, before: datetime | None) -> tuple[datetime, dict[str, str]]:
         """The item's time and what the metadata should say about it."""
-        if item.created_at is None:
-            placed, note = self._last or before or self.now, {"time_source": "position"}
-            if isinstance(item, ToolResult):
-                note = {}
-        elif item.created_at > self.now + CLOCK_SKEW:
-            placed, note = self.now, {"time_source": "capture", "event_ts": item.created_at.isoformat()}
+        stated = item.created_at
+        note: dict[str, str] = {}
+        if stated is None or stated < EARLIEST:
+            placed = self._last or before or self.began or self.now
+            if isinstance(item, MessageRecord) or stated is not None:
+                note = {"time_source": "position"}
+        elif stated > self.now + CLOCK_SKEW:
+            placed, note = self.now, {"time_source": "capture"}
         else:
-            placed, note = item.created_at, {}
+            placed = stated
+        if stated is not None and placed is not stated:
+            note["event_ts"] = stated.isoformat()
         if isinstance(item, MessageRecord):
             self._last = placed
         return placed, note
 
     def first(self, items: Sequence[MessageRecord | ToolResult]) -> datetime:
-        """The earliest stated time of a batch, else now."""
-        stated = [item.created_at for item in items if item.created_at is not None]
-        return min([time for time in stated if time <= self.now + CLOCK_SKEW] or [self.now])
+        """The earliest plausible time that a batch states, else now."""
+        stated = [self.began, *(item.created_at for item in items)]
+        return min([time for time in stated if time is not None and self._plausible(time)] or [self.now])
 
 
 def _clean_session(session: SessionRecord, items: Sequence[MessageRecord | ToolResult]) -> SessionRecord:
-    settings: Mapping[str, Any] = clean_json(dict(session.settings))
+    settings: Mapping[str, Any] = _without_nulls(clean_json(dict(session.settings)))
     if any(isinstance(item, MessageRecord) and item.content.lstrip().startswith(OWN_TRAFFIC_MARKER) for item in items):
         settings = {**settings, "noise": True, "noise_reason": "the pipeline's own model traffic"}
     return SessionRecord(
         session_key=clean_text(session.session_key),
         agent=clean_text(session.agent),
         channel=clean_text(session.channel),
-        title=clean_text(session.title).strip()[:_MAX_TITLE] or None if session.title else None,
+        title=_clean_title(session.title),
         settings=settings,
         task_id=session.task_id,
     )
+
+
+def _clean_title(title: str | None) -> str | None:
+    return clean_text(title).strip()[:_MAX_TITLE] or None if title else None
+
+
+def _without_nulls(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that say something. A hook that does not know a folder must not make it forgotten."""
+    return {
+        key: _without_nulls(value) if isinstance(value, dict) else value
+        for key, value in settings.items()
+        if value is not None
+    }
+
+
+def _merge_settings(connection: Connection, session: SessionRecord) -> SessionRecord:
+    """The session with its nested settings merged into the stored ones; the flat ones are merged by the upsert."""
+    nested = {key: value for key, value in session.settings.items() if isinstance(value, dict)}
+    if not nested:
+        return session
+    row = connection.execute(
+        "SELECT settings FROM ros_conversations WHERE session_hash = md5(%s)::uuid AND agent = %s",
+        [session.session_key, session.agent],
+    ).fetchone()
+    if row is None:
+        return session
+    return replace(session, settings={**session.settings, **_merged(row["settings"], nested)})
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The new settings, each object with what only the old one has."""
+    both = dict(new)
+    for key, value in new.items():
+        known = old.get(key)
+        if isinstance(value, dict) and isinstance(known, dict):
+            both[key] = {**known, **_merged(known, value)}
+    return both
 
 
 def _upsert_conversation(
@@ -166,6 +298,7 @@ def _upsert_conversation(
     items: Sequence[MessageRecord | ToolResult],
     first_day: date,
     clock: _Clock,
+    extra: Extra,
 ) -> Cursor[DictRow]:
     """Makes the conversation, or merges what the session says into it; its answer is read by `_found_conversation`.
 
@@ -177,11 +310,17 @@ def _upsert_conversation(
         """
         INSERT INTO ros_conversations
             (session_key, agent, channel, title, settings, task_id, day, created_at, updated_at)
-        VALUES (%(session_key)s, %(agent)s, %(channel)s, %(title)s, %(settings)s, %(task_id)s, %(day)s,
-                %(began)s, %(began)s)
+        VALUES (%(session_key)s, %(agent)s, %(channel)s, coalesce(%(title)s, %(new_title)s),
+                %(fallback)s || %(settings)s, %(task_id)s, %(day)s, %(began)s, %(began)s)
         ON CONFLICT (session_hash, agent) DO UPDATE SET
-            title = coalesce(excluded.title, ros_conversations.title),
-            settings = ros_conversations.settings || excluded.settings,
+            -- What was redacted is not brought back by the file it came from.
+            title = CASE WHEN ros_conversations.title LIKE %(redacted)s THEN ros_conversations.title
+                         ELSE coalesce(%(title)s, ros_conversations.title) END,
+            settings = %(fallback)s || ros_conversations.settings || CASE
+                WHEN ros_conversations.settings::text LIKE %(redacted)s THEN (
+                    SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(%(settings)s)
+                    WHERE coalesce(ros_conversations.settings ->> key, '') NOT LIKE %(redacted)s)
+                ELSE %(settings)s END,
             task_id = coalesce(excluded.task_id, ros_conversations.task_id)
         RETURNING id, revision, updated_at
         """,
@@ -190,10 +329,13 @@ def _upsert_conversation(
             "agent": session.agent,
             "channel": session.channel,
             "title": session.title,
+            "new_title": _clean_title(extra.new_title),
             "settings": Jsonb(dict(session.settings)),
+            "fallback": Jsonb(clean_json(dict(extra.fallback_settings))),
             "task_id": session.task_id,
             "day": day,
             "began": began,
+            "redacted": f"%{MARK}%",
         },
     )
 
@@ -240,8 +382,8 @@ def _digest(role: str, content: str) -> str:
     return hashlib.md5(f"{role}\n{content}".encode(), usedforsecurity=False).hexdigest()
 
 
-def _result_id(event_id: str) -> str:
-    """The event id of a result whose call has not been seen."""
+def result_event_id(event_id: str) -> str:
+    """The event id of a result whose call has not been seen, by the call's."""
     return clean_event_id(f"result:{event_id}")
 
 
@@ -254,7 +396,7 @@ def _clash_id(row: _Row) -> str:
 def _wanted_ids(items: Sequence[MessageRecord | ToolResult]) -> set[str]:
     """The event ids under which the items, or parts of them, may stand in the store already."""
     wanted = {clean_event_id(item.event_id) for item in items}
-    return wanted | {_result_id(clean_event_id(item.event_id)) for item in items if isinstance(item, ToolResult)}
+    return wanted | {result_event_id(clean_event_id(item.event_id)) for item in items if isinstance(item, ToolResult)}
 
 
 def _look_up(connection: Connection, session: SessionRecord, event_ids: Collection[str]) -> Cursor[DictRow]:
@@ -262,7 +404,8 @@ def _look_up(connection: Connection, session: SessionRecord, event_ids: Collecti
     return connection.execute(
         """
         SELECT event_id, md5(role || E'\\n' || content) AS digest, tool_result IS NULL AS awaits_result,
-               coalesce(metadata ->> 'truncated', '') = 'true' AS truncated, content = '' AS empty
+               coalesce(metadata ->> 'truncated', '') = 'true' AS truncated,
+               metadata ? 'redacted' AS redacted, content = '' AS empty
         FROM ros_messages
         WHERE conversation_id = (
                   SELECT id FROM ros_conversations WHERE session_hash = md5(%s)::uuid AND agent = %s)
@@ -274,7 +417,8 @@ def _look_up(connection: Connection, session: SessionRecord, event_ids: Collecti
 
 def _found_rows(answer: Cursor[DictRow]) -> dict[str, _Stored]:
     return {
-        row["event_id"]: _Stored(row["digest"], row["awaits_result"], row["truncated"], row["empty"]) for row in answer
+        row["event_id"]: _Stored(row["digest"], row["awaits_result"], row["truncated"], row["redacted"], row["empty"])
+        for row in answer
     }
 
 
@@ -286,7 +430,7 @@ def _possible_clashes(
     taken: set[str] = set()
     for row, item in zip(rows, items, strict=True):
         if isinstance(item, ToolResult):
-            taken.add(_result_id(row.event_id))
+            taken.add(result_event_id(row.event_id))
         else:
             there = stored.get(row.event_id)
             if row.event_id in taken or (there is not None and not _says_the_same(row, there)):
@@ -297,8 +441,15 @@ def _possible_clashes(
     return clashes
 
 
-def _plan(rows: Sequence[_Row], items: Sequence[MessageRecord | ToolResult], stored: Mapping[str, _Stored]) -> _Plan:
-    plan = _Plan()
+def _plan(
+    rows: Sequence[_Row],
+    items: Sequence[MessageRecord | ToolResult],
+    stored: Mapping[str, _Stored],
+    *,
+    keep_clashes: bool,
+) -> _Plan:
+    """What is to be done; every row is left with the event id under which it stands, or stood before."""
+    plan = _Plan(keep_clashes=keep_clashes)
     for row, item in zip(rows, items, strict=True):
         if isinstance(item, ToolResult):
             _plan_result(plan, row, stored)
@@ -327,9 +478,11 @@ def _plan_message(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None
 
 
 def _says_the_same(row: _Row, there: _Stored) -> bool:
-    """Whether a row repeats one that is stored; a text that was cut, or left out, is not held against it."""
+    """Whether a row repeats one that is stored; a text that was cut, redacted or left out is not held against it."""
     return (
         there.truncated
+        or there.redacted
+        or "redacted" in row.metadata
         or bool(row.metadata.get("truncated"))
         or row.content == ""
         or there.digest == _digest(row.role, row.content)
@@ -340,11 +493,11 @@ def _plan_result(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
     if row.event_id in plan.inserts or row.event_id in stored:
         _plan_fill(plan, row, stored)
         return
-    orphan = _result_id(row.event_id)
+    orphan = result_event_id(row.event_id)
+    row.event_id = orphan
     if orphan in stored or orphan in plan.inserts:
         plan.known += 1
         return
-    row.event_id = orphan
     plan.inserts[orphan] = row
 
 
@@ -352,23 +505,32 @@ def _plan_fill(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
     """A result for a row that is there: merged into it when it still waits for one, else known."""
     assert row.tool_result is not None
     pending = plan.inserts.get(row.event_id)
+    # When the result came says nothing about when the call did.
+    metadata = {key: value for key, value in row.metadata.items() if key not in _TIME_NOTES}
     if pending is not None and pending.tool_result is None:
         pending.tool_result = row.tool_result
-        pending.metadata.update(row.metadata)
+        if "redacted" in pending.metadata:
+            metadata["redacted"] = {**metadata.get("redacted", {}), **pending.metadata["redacted"]}
+        pending.metadata.update(metadata)
         pending.metadata.pop("pending_result", None)
         return
     plan.known += 1
     if pending is None and stored[row.event_id].awaits_result and row.event_id not in plan.fills:
-        plan.fills[row.event_id] = (row.tool_result, {**row.metadata, "pending_result": False})
+        plan.fills[row.event_id] = (row.tool_result, {**metadata, "pending_result": False})
 
 
 def _plan_clash(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
     clash = _clash_id(row)
-    if clash in stored or clash in plan.inserts:
+    kept = clash in stored or clash in plan.inserts
+    if not plan.keep_clashes and not kept:
         plan.known += 1
+        plan.clashed += 1
         return
     row.metadata["clashes_with"] = row.event_id
     row.event_id = clash
+    if kept:
+        plan.known += 1
+        return
     plan.inserts[clash] = row
 
 
@@ -422,9 +584,14 @@ def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tup
             UPDATE ros_messages
             SET tool_result = %s,
                 metadata = (%s::jsonb || (metadata - 'pending_result')) || '{"pending_result": false}'
+                    || CASE WHEN jsonb_typeof(metadata -> 'redacted') = 'object'
+                            THEN jsonb_build_object('redacted', %s::jsonb || (metadata -> 'redacted')) ELSE '{}' END
             WHERE conversation_id = %s AND event_id = %s AND tool_result IS NULL
             """,
-            [(result, Jsonb(metadata), conversation_id, event_id) for event_id, (result, metadata) in fills.items()],
+            [
+                (result, Jsonb(metadata), Jsonb(metadata.get("redacted", {})), conversation_id, event_id)
+                for event_id, (result, metadata) in fills.items()
+            ],
         )
     # Another text deserves another try, whatever the former one failed of.
     connection.execute(
@@ -437,18 +604,28 @@ def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tup
     )
 
 
-def _touch(connection: Connection, conversation_id: UUID, plan: _Plan, now: datetime, *, finalize: bool) -> None:
+def _touch(connection: Connection, conversation_id: UUID, plan: _Plan, clock: _Clock, *, finalize: bool) -> None:
     """Counts the write, moves the conversation's last activity, reopens it on new words, and closes it last."""
     changed = bool(plan.inserts or plan.fills)
-    latest = max((row.created_at for row in plan.inserts.values()), default=None)
+    times = [min(row.created_at, clock.now) for row in plan.inserts.values()]
+    latest = max([*times, *([clock.ended] if clock.ended else [])], default=None)
     connection.execute(
         """
         UPDATE ros_conversations
         SET revision = revision + %(changed)s::boolean::int,
             updated_at = greatest(CASE WHEN revision = 0 THEN '-infinity' ELSE updated_at END,
-                                  coalesce(least(%(latest)s::timestamptz, %(now)s), updated_at)),
+                                  coalesce(%(latest)s, updated_at)),
             active = CASE WHEN %(finalize)s THEN false WHEN %(changed)s THEN true ELSE active END
         WHERE id = %(id)s
         """,
-        {"changed": changed, "latest": latest, "now": now, "finalize": finalize, "id": conversation_id},
+        {"changed": changed, "latest": latest, "finalize": finalize, "id": conversation_id},
     )
+
+
+def _ids(connection: Connection, conversation_id: UUID, event_ids: Sequence[str]) -> tuple[UUID, ...]:
+    rows = connection.execute(
+        "SELECT event_id, id FROM ros_messages WHERE conversation_id = %s AND event_id = ANY(%s)",
+        [conversation_id, list(event_ids)],
+    ).fetchall()
+    found = {row["event_id"]: row["id"] for row in rows}
+    return tuple(found[event_id] for event_id in event_ids)

@@ -30,3 +30,19 @@ def has_imported_from(connection: Connection, folder: Path) -> bool:
         "SELECT 1 FROM ros_import_files WHERE starts_with(path, %s) LIMIT 1", [f"{folder}/"]
     ).fetchone()
     return row is not None
+
+
+def known_projects(connection: Connection) -> list[Path]:
+    """The folders in which agents have worked, as far as their conversations say."""
+    rows = connection.execute(
+        "SELECT DISTINCT settings ->> 'cwd' AS cwd FROM ros_conversations WHERE starts_with(settings ->> 'cwd', '/')"
+    ).fetchall()
+    return sorted(Path(row["cwd"]) for row in rows)
+
+
+def holds_session(connection: Connection, session_key: str) -> bool:
+    """Whether anything was ever captured under a session key."""
+    row = connection.execute(
+        "SELECT 1 FROM ros_conversations WHERE session_hash = md5(%s)::uuid LIMIT 1", [session_key]
+    ).fetchone()
+    return row is not None

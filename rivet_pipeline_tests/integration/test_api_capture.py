@@ -6,6 +6,8 @@ import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +17,7 @@ import pytest
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.settings import Settings
+from rivet_pipeline.transcripts import projects
 from rivet_pipeline_tests.api_server import module_store, running_api
 
 LIMIT = 64 * 1024
@@ -102,6 +105,63 @@ def test_a_late_result_fills_its_call_and_finalize_closes(client: httpx.Client, 
     assert connection.execute("SELECT active FROM ros_conversations").fetchall() == [{"active": False}]
 
 
+def test_the_project_of_the_folder_is_kept(client: httpx.Client, connection: Connection, tmp_path: Path) -> None:
+    (tmp_path / "copy" / ".git").mkdir(parents=True)
+    (tmp_path / "copy" / ".git" / "config").write_text('[remote "origin"]\n\turl = git@example.org:team/shop.git\n')
+    (tmp_path / "copy" / "src").mkdir()
+    folders = [None, str(tmp_path / "copy" / "src"), str(tmp_path / "elsewhere"), "", 7, "/"]
+    found = []
+    for number, cwd in enumerate(folders):
+        answer = client.post("/api/capture", json=batch(message(f"e{number}"), settings={"cwd": cwd}))
+        assert answer.status_code == 200
+        row = connection.execute("SELECT settings -> 'project' AS project FROM ros_conversations").fetchone()
+        assert row is not None
+        found.append(row["project"])
+    # Where a session began is where it belongs.
+    assert found == [None, "shop", "shop", "shop", "shop", "shop"]
+    assert len(stored(connection)) == len(folders)
+
+
+def test_a_folder_that_can_not_be_looked_at_costs_no_message(
+    client: httpx.Client, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: str) -> str:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(projects, "_found", fail)
+    answer = client.post("/api/capture", json=batch(message(), settings={"cwd": "/srv/shop"}))
+    assert answer.json()["inserted"] == 1
+    assert connection.execute("SELECT settings ->> 'project' AS p FROM ros_conversations").fetchall() == [{"p": "shop"}]
+
+
+def test_a_backfill_says_when_its_conversation_was(client: httpx.Client, connection: Connection) -> None:
+    untimed = {**message(), "created_at": None}
+    span = {"created_at": "2026-03-01T10:00:00Z", "updated_at": "2026-03-02T10:00:00Z"}
+    assert client.post("/api/capture", json=batch(untimed, **span)).status_code == 200
+    assert stored(connection)[0]["created_at"].isoformat() == "2026-03-01T10:00:00+00:00"
+    row = connection.execute("SELECT day::text, updated_at FROM ros_conversations").fetchone()
+    assert row == {"day": "2026-03-01", "updated_at": datetime(2026, 3, 2, 10, tzinfo=UTC)}
+
+
+def test_a_title_and_a_task_id_stay_until_others_come_and_words_reopen(
+    client: httpx.Client, connection: Connection
+) -> None:
+    task = "0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49"
+    found = []
+    batches: list[dict[str, Any]] = [
+        {"title": "First", "task_id": task, "finalize": True},
+        {},
+        {"title": " ", "finalize": True},
+        {"title": "Last"},
+    ]
+    for number, fields in enumerate(batches):
+        assert client.post("/api/capture", json=batch(message(f"e{number}"), **fields)).status_code == 200
+        row = connection.execute("SELECT title, task_id::text, active FROM ros_conversations").fetchone()
+        assert row is not None
+        found.append(tuple(row.values()))
+    assert found == [("First", task, False), ("First", task, True), ("First", task, False), ("Last", task, True)]
+
+
 def test_long_texts_are_capped_and_say_so(client: httpx.Client, connection: Connection) -> None:
     long = "🚀" * 8_001
     client.post("/api/capture", json=batch(message(content=long, tool_result="x" * 16_001)))
@@ -157,6 +217,8 @@ def test_twenty_writers_of_one_batch_all_succeed_and_leave_each_event_once(
         (batch(message(), settings="x"), "settings"),
         (batch(message(), task_id="7"), "task_id"),
         (batch(message(), finalize="yes"), "finalize"),
+        (batch(message(), created_at="yesterday"), "created_at"),
+        (batch(message(), updated_at=1_770_000_000), "updated_at"),
         (batch(message(), titel="x"), "titel"),
         ({**batch(), "messages": {}}, "messages"),
         ([], "body"),

@@ -16,7 +16,8 @@ import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.errors import StoreUnavailableError
-from rivet_pipeline.transcripts.importer import ImportReport, import_paths
+from rivet_pipeline.transcripts.importer import import_paths
+from rivet_pipeline.transcripts.reports import ImportReport
 
 FIRST_DAY = date(2022, 11, 1)
 MAX_LINE = 64 * 1024 * 1024
@@ -179,6 +180,7 @@ def test_titles_settings_and_days_of_conversations(database_url: str, connection
             "source": "claude-code",
             "session_id": "s1",
             "cwd": "/app",
+            "project": "app",
             "file": str(path),
             "pr_url": "https://x/1",
         },
@@ -214,6 +216,7 @@ def test_folders_links_loops_and_strangers(database_url: str, tmp_path: Path) ->
         "read": 1,
         "unchanged": 0,
         "incomplete": 0,
+        "passed_over": 0,
         "not_transcripts": 3,
         "unreadable": 1,
         "missing": 1,
@@ -285,14 +288,15 @@ def test_an_import_killed_in_mid_file_goes_on_where_it_was(
     assert run(database_url, path).messages() == {"new": 0, "known": count, "damaged": 0, "skipped": 0}
 
 
-MEASURE = """
-import resource, sys
+MEASURE = r"""
+import re, sys
 from datetime import date
 from pathlib import Path
 from rivet_pipeline.transcripts.importer import import_paths
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # The high-water mark of this program alone; ru_maxrss begins with that of the one that started it.
+    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 
 def run(path, limit):
     return import_paths(sys.argv[1], [Path(path)], first_day=date(2022, 11, 1), max_line=limit)

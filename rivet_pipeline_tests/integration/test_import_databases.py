@@ -13,7 +13,8 @@ import pytest
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.transcripts import sqlite_source
-from rivet_pipeline.transcripts.importer import ImportReport, import_paths
+from rivet_pipeline.transcripts.importer import import_paths
+from rivet_pipeline.transcripts.reports import ImportReport
 from rivet_pipeline_tests.unit import test_cursor_db, test_hermes, test_opencode
 from rivet_pipeline_tests.unit.database_files import folder_bytes, held_open, make_database
 
@@ -145,7 +146,7 @@ def test_a_locked_or_cut_database_is_reported_and_read_the_next_time(
     data = path.read_bytes()
     path.write_bytes(data[:-100])
     (cut,) = run(database_url, path).files
-    assert (cut.status, cut.problem) == ("unreadable", "the SQLite database is cut off: its last page is not whole")
+    assert (cut.status, cut.problem) == ("unreadable", "the SQLite database is cut off: it is shorter than it says")
     assert rows(connection) == []
     path.write_bytes(data)
     assert run(database_url, path).messages()["new"] == 7

@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 import threading
-from datetime import UTC, date, datetime, timedelta
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool, connect
-from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, WriteResult, write_batch
+from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, Extra, WriteResult, write_batch
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, ToolResult
 from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
 
@@ -169,13 +171,68 @@ def test_a_conversation_belongs_for_ever_to_the_day_it_began(connection: Connect
 def test_days_are_kept_between_the_first_partition_and_today(connection: Connection) -> None:
     old = SessionRecord("test:old", "opus", "test")
     future = SessionRecord("test:future", "opus", "test")
-    write(connection, message(1, created_at=datetime(1999, 1, 1, tzinfo=UTC)), session=old)
+    write(connection, message(1, created_at=datetime(2009, 1, 1, tzinfo=UTC)), session=old)
     write(connection, message(1, created_at=datetime(2031, 1, 1, tzinfo=UTC)), session=future, now=NOON)
     days = connection.execute("SELECT session_key, day FROM ros_conversations ORDER BY session_key").fetchall()
     assert [row["day"] for row in days] == [NOON.date(), FIRST_DAY]
     row = rows(connection, "created_at, metadata")[-1]
     assert row["created_at"] == NOON
     assert row["metadata"]["event_ts"].startswith("2031-01-01")
+
+
+@pytest.mark.parametrize(
+    ("stated", "source"),
+    [
+        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))), "position"),
+        (datetime(1970, 1, 1, tzinfo=UTC), "position"),
+        (datetime(1999, 12, 31, 23, 59, 59, tzinfo=UTC), "position"),
+        (datetime(2031, 1, 1, tzinfo=UTC), "capture"),
+        (datetime(9999, 12, 31, 23, 59, tzinfo=timezone(timedelta(hours=-12))), "capture"),
+    ],
+)
+def test_an_absurd_time_places_nothing_and_is_kept(connection: Connection, stated: datetime, source: str) -> None:
+    write(connection, message(1, created_at=NOON), message(2, created_at=stated), now=NOON)
+    write(connection, message(3, created_at=stated), session=SessionRecord("test:other", "opus", "test"), now=NOON)
+    for row in rows(connection, "event_id, created_at, metadata"):
+        assert row["created_at"] == NOON
+        absurd = {} if row["event_id"] == "e1" else {"time_source": source, "event_ts": stated.isoformat()}
+        assert row["metadata"] == absurd
+    spans = connection.execute("SELECT DISTINCT day, created_at, updated_at FROM ros_conversations").fetchall()
+    assert spans == [{"day": NOON.date(), "created_at": NOON, "updated_at": NOON}]
+
+
+def test_a_result_with_an_absurd_time_says_nothing_about_its_calls_time(connection: Connection) -> None:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    write(connection, message(1, "", role="tool", tool_name="Bash"), message(2, "", role="tool", tool_name="Bash"))
+    write(connection, ToolResult(SESSION, "e1", "done", created_at=epoch))
+    write(connection, ToolResult(SESSION, "gone", "orphan", created_at=epoch))
+    found = {row["tool_result"]: row["metadata"] for row in rows(connection, "tool_result, metadata")}
+    assert found["done"] == {"pending_result": False}
+    assert found["orphan"] == {"time_source": "position", "event_ts": epoch.isoformat()}
+
+
+def test_what_is_known_already_does_not_make_a_conversation_young(connection: Connection) -> None:
+    write(connection, message(1, created_at=NOON))
+    write(connection, message(1, created_at=NOON))
+    write(connection, message(1, created_at=NOON, tool_result="late"))
+    assert connection.execute("SELECT updated_at FROM ros_conversations").fetchone() == {"updated_at": NOON}
+
+
+def test_a_backfills_span_holds_where_messages_say_nothing(connection: Connection) -> None:
+    day = timedelta(days=1)
+    extra = Extra(began=NOON, ended=NOON + day)
+    write(connection, message(1, created_at=None), message(2, created_at=None), extra=extra)
+    write(connection, message(3, created_at=NOON - day), message(4, created_at=None), extra=extra)
+    write(connection, message(5, created_at=None), extra=Extra(ended=datetime(9999, 1, 1, tzinfo=UTC)))
+    assert [(row["event_id"], row["created_at"]) for row in rows(connection, "event_id, created_at")] == [
+        ("e3", NOON - day),
+        ("e4", NOON - day),
+        ("e1", NOON),
+        ("e2", NOON),
+        ("e5", NOON + day),
+    ]
+    span = connection.execute("SELECT day, created_at, updated_at FROM ros_conversations").fetchone()
+    assert span == {"day": NOON.date(), "created_at": NOON, "updated_at": NOON + day}
 
 
 def test_a_message_without_time_follows_the_one_before(connection: Connection) -> None:
@@ -188,6 +245,95 @@ def test_settings_are_merged_and_titles_kept(connection: Connection) -> None:
     write(connection, message(2), session=SessionRecord("s", "a", "c", settings={"last_event": "Stop"}))
     row = connection.execute("SELECT title, settings FROM ros_conversations").fetchone()
     assert row == {"title": "A title", "settings": {"cwd": "/x", "last_event": "Stop"}}
+
+
+def test_nested_settings_lose_no_key_and_null_says_nothing(connection: Connection) -> None:
+    first: dict[str, Any] = {
+        "cwd": "/x",
+        "hook": {"event": "Start", "env": {"TERM": "a", "PWD": "/x"}},
+        "kept": {"a": 1},
+        "list": [1],
+    }
+    second: dict[str, Any] = {
+        "cwd": None,
+        "hook": {"event": "Stop", "env": {"TERM": "b", "PWD": None}},
+        "kept": None,
+        "list": [2],
+    }
+    for number, settings in enumerate([first, second]):
+        write(connection, message(number), session=SessionRecord("s", "a", "c", settings=settings))
+    row = connection.execute("SELECT settings FROM ros_conversations").fetchone()
+    assert row is not None
+    assert row["settings"] == {
+        "cwd": "/x",
+        "hook": {"event": "Stop", "env": {"TERM": "b", "PWD": "/x"}},
+        "kept": {"a": 1},
+        "list": [2],
+    }
+
+
+def test_concurrent_nested_settings_are_all_kept(pool: Pool) -> None:
+    def send(number: int) -> None:
+        with pool.connection() as connection:
+            settings = {"by": {f"k{number}": number}}
+            write(connection, message(number), session=SessionRecord("s", "a", "c", settings=settings))
+
+    with ThreadPoolExecutor(8) as writers:
+        list(writers.map(send, range(40)))
+    with pool.connection() as connection:
+        row = connection.execute("SELECT settings FROM ros_conversations").fetchone()
+    assert row == {"settings": {"by": {f"k{number}": number for number in range(40)}}}
+
+
+def test_fallbacks_give_way_to_what_is_said_and_to_what_is_stored(connection: Connection) -> None:
+    quiet, loud = SessionRecord("s", "a", "c"), SessionRecord("s", "a", "c", settings={"project": "said"})
+    found: list[tuple[str, str]] = []
+    for session, project in [(quiet, "first"), (quiet, "second"), (loud, "third"), (quiet, "fourth")]:
+        extra = Extra(fallback_settings={"project": project}, new_title="Session s")
+        write(connection, message(len(found)), session=session, extra=extra)
+        row = connection.execute("SELECT title, settings ->> 'project' AS project FROM ros_conversations").fetchone()
+        assert row is not None
+        found.append((row["title"], row["project"]))
+    assert found == [("Session s", "first"), ("Session s", "first"), ("Session s", "said"), ("Session s", "said")]
+
+
+def test_a_new_title_is_for_new_conversations_only(connection: Connection) -> None:
+    write(connection, message(1))
+    write(connection, message(2), extra=Extra(new_title="Session test:one"))
+    assert connection.execute("SELECT title FROM ros_conversations").fetchone() == {"title": None}
+
+
+def test_a_task_id_is_kept_until_another_is_said(connection: Connection) -> None:
+    first, second = uuid4(), uuid4()
+    found = []
+    for number, task_id in enumerate([first, None, second]):
+        write(connection, message(number), session=SessionRecord("s", "a", "c", task_id=task_id))
+        row = connection.execute("SELECT task_id FROM ros_conversations").fetchone()
+        assert row is not None
+        found.append(row["task_id"])
+    assert found == [first, first, second]
+
+
+@pytest.mark.parametrize("size", [2, 40])
+def test_the_ids_of_the_rows_come_in_the_items_order(connection: Connection, size: int) -> None:
+    write(connection, message(1, "the first words"))
+    batch = [message(number) for number in reversed(range(size))]
+    items: list[MessageRecord | ToolResult] = [*batch, ToolResult(SESSION, "gone", "orphan"), batch[0]]
+    result = write(connection, *items, extra=Extra(with_ids=True))
+    again = write(connection, *items, extra=Extra(with_ids=True))
+    assert result.ids == again.ids
+    found = {row["id"]: row for row in rows(connection, "id, event_id, content, tool_result")}
+    assert [found[id_]["content"] for id_ in result.ids[:size]] == [item.content for item in batch]
+    assert [found[id_]["event_id"] for id_ in result.ids] == list(result.event_ids)
+    assert found[result.ids[size]]["tool_result"] == "orphan"
+    assert result.ids[size + 1] == result.ids[0]
+
+
+def test_other_words_under_a_known_id_can_be_left_out(connection: Connection) -> None:
+    first = write(connection, message(1, "first"), extra=Extra(with_ids=True))
+    second = write(connection, message(1, "second"), extra=Extra(keep_clashes=False, with_ids=True))
+    assert (second.new, second.known, second.clashed, second.ids) == (0, 1, 1, first.ids)
+    assert [row["content"] for row in rows(connection)] == ["first"]
 
 
 def test_finalize_closes_last_and_new_words_reopen(connection: Connection) -> None:

@@ -18,7 +18,8 @@ def test_an_empty_store_has_figures_and_no_alert(connection: Connection) -> None
     stats = collect_stats(connection)
     assert stats.errors == {}
     assert stats.alerts == []
-    assert stats.figures["totals"] == {"messages": 0, "tool_calls": 0, "first_at": None, "last_at": None}
+    totals = {"messages": 0, "turns": 0, "tool_calls": 0, "replays": 0, "first_at": None, "last_at": None}
+    assert stats.figures["totals"] == totals
     assert stats.figures["embeddings"]["coverage"] is None
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from rivet_pipeline.transcripts.readers import detect
 from rivet_pipeline.transcripts.readers.cursor_db import CursorDatabaseReader
-from rivet_pipeline.transcripts.readers.cursor_store import split_prompt
 from rivet_pipeline.transcripts.readers.shared import HOST
 from rivet_pipeline_tests.unit.database_files import (
     counts,
@@ -120,7 +119,7 @@ def test_a_store_is_told_in_the_order_of_its_root(tmp_path: Path) -> None:
         "cwd": "/code/demo",
     }
     call = messages(items)[5]
-    assert (call.event_id, call.tool_name, call.tool_args) == ("tool:t1", "Shell", {"command": "ls"})
+    assert (call.tool_name, call.tool_args) == ("Shell", {"command": "ls"})
     assert call.created_at == BEGAN
     assert call.metadata == {
         "kind": "tool",
@@ -134,7 +133,7 @@ def test_a_store_is_told_in_the_order_of_its_root(tmp_path: Path) -> None:
         "time_source": "position",
     }
     (answer,) = results(items)
-    assert (answer.event_id, answer.tool_result) == ("tool:t1", "a b")
+    assert (answer.event_id, answer.tool_result) == (call.event_id, "a b")
     assert answer.metadata["result_sqlite_part_id"] == blob(TALK[3])[0]
 
 
@@ -193,17 +192,38 @@ def test_damaged_and_foreign_blobs_are_counted(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("plain <b>markup</b>", [("user", "speech", "plain <b>markup</b>")]),
-        ("<rules>x</rules>\n<timestamp>y</timestamp>\nwords",
-         [("system", "injected", "<rules>x</rules>\n<timestamp>y</timestamp>"), ("user", "speech", "words")]),
+        ("<git_status>x</git_status>\nwords",
+         [("system", "injected", "<git_status>x</git_status>"), ("user", "speech", "words")]),
         ("<user_info>x</user_info>", [("system", "injected", "<user_info>x</user_info>")]),
-        ("<user_query> </user_query>", [("user", "speech", "<user_query> </user_query>")]),
-        ("a<user_query>b</user_query>c",
-         [("system", "injected", "a"), ("user", "speech", "b"), ("system", "injected", "c")]),
+        ("a<user_query>b</user_query>c<user_query>\nd\n</user_query>",
+         [("system", "injected", "a"), ("user", "speech", "b"), ("system", "injected", "c"), ("user", "speech", "d")]),
         (" ", []),
     ],
 )  # fmt: skip
-def test_prompts_are_told_from_what_is_put_around_them(text: str, expected: list[Any]) -> None:
-    assert [(part.role, part.kind, part.text) for part in split_prompt(text)] == expected
+def test_prompts_are_told_from_what_is_put_around_them(tmp_path: Path, text: str, expected: list[Any]) -> None:
+    assert said(read_all(READER, store(tmp_path / "store.db", [{"role": "user", "content": text}]))) == expected
+
+
+def test_the_agents_transcript_says_the_same_under_the_same_ids(tmp_path: Path) -> None:
+    kept = read_all(READER, store(tmp_path / "store.db", TALK[1:]))
+    blocks = [
+        *TALK[1]["content"],
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "name": "Shell", "input": {"command": "ls"}},
+        {"type": "text", "text": "<user_query>go on</user_query>"},
+        {"type": "text", "text": "Done."},
+        {"type": "text", "text": "<user_query>go on</user_query>"},
+    ]
+    speakers = ["user", "assistant", "assistant", "user", "assistant", "user"]
+    path = tmp_path / "agent-transcripts" / f"{AGENT}.jsonl"
+    path.parent.mkdir()
+    rows = [{"role": role, "message": {"content": [block]}} for role, block in zip(speakers, blocks, strict=True)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reader = detect(path)
+    assert reader is not None
+    told = read_all(reader, path)
+    assert set(session_keys(told)) == set(session_keys(kept))
+    assert ids(told) == [record.event_id for record in messages(kept) if record.metadata.get("kind") != "thinking"]
 
 
 @pytest.mark.parametrize(

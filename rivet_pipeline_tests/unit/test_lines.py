@@ -5,14 +5,25 @@ from __future__ import annotations
 import io
 import json
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rivet_pipeline.transcripts.lines import CUT_SHORT, NOT_AN_OBJECT, NOT_JSON, TOO_LONG, Line, LineItem, read_lines
-from rivet_pipeline.transcripts.records import Damaged, Incomplete
+from rivet_pipeline.transcripts.lines import (
+    CUT_SHORT,
+    NOT_AN_OBJECT,
+    NOT_JSON,
+    TOO_LONG,
+    Line,
+    LineItem,
+    open_stream,
+    read_lines,
+    without_compression,
+)
+from rivet_pipeline.transcripts.records import Damaged, Incomplete, Paused
 
 ONE = {"type": "user", "uuid": "1", "message": {"role": "user", "content": [{"type": "text", "text": 'a "b" {c}'}]}}
 TWO = {"type": "assistant", "uuid": "2", "timestamp": "2026-01-01T00:00:00Z", "message": {"content": "two"}}
@@ -163,3 +174,56 @@ def test_a_hopeless_line_is_given_up_in_bounded_time(hopeless: bytes) -> None:
     items = read(hopeless + b"\n" + dump(ONE) + b"\n", 1 << 24)
     assert items[-1] == Line(2, ONE)
     assert all(isinstance(item, Damaged | Line) for item in items)
+
+
+def test_following_goes_on_where_the_last_whole_line_ended(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(dump(ONE) + b"\n" + dump(TWO)[:20])
+    read_bytes = 0
+
+    def advance(size: int) -> None:
+        nonlocal read_bytes
+        read_bytes += size
+
+    with path.open("rb") as stream:
+        items = read_lines(stream, max_line=1 << 20, advance=advance, follow=True)
+        assert [next(items), next(items), next(items)] == [Line(1, ONE), Paused(), Paused()]
+        assert read_bytes == len(dump(ONE)) + 1
+        with path.open("ab") as writer:
+            writer.write(dump(TWO)[20:] + b"\n" + dump(THREE))
+        assert [next(items), next(items)] == [Line(2, TWO), Paused()]
+        with path.open("ab") as writer:
+            writer.write(b"\n")
+        assert [next(items), next(items)] == [Line(3, THREE), Paused()]
+
+
+def test_following_steps_over_a_line_that_is_too_long_in_whatever_pieces_it_comes(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"x": "' + b"y" * 5000)
+    with path.open("rb") as stream:
+        items = read_lines(stream, max_line=1000, follow=True)
+        assert next(items) == Paused()
+        with path.open("ab") as writer:
+            writer.write(b"z" * 3000)
+        assert next(items) == Paused()
+        with path.open("ab") as writer:
+            writer.write(b'"}\n' + dump(TWO) + b"\n")
+        assert [next(items), next(items)] == [Damaged(1, TOO_LONG), Line(2, TWO)]
+
+
+def test_compressed_files_are_read_through_all_their_frames(tmp_path: Path) -> None:
+    import zstandard
+
+    path = tmp_path / "a.jsonl.zst"
+    pack = zstandard.ZstdCompressor().compress
+    path.write_bytes(pack(dump(ONE) + b"\n") + pack(dump(TWO) + b"\n" + dump(THREE)))
+    with open_stream(path) as stream:
+        assert list(read_lines(stream, max_line=1 << 20)) == [Line(1, ONE), Line(2, TWO), Line(3, THREE)]
+    assert without_compression(path).name == "a.jsonl"
+
+
+def test_a_file_that_only_claims_to_be_compressed_can_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(dump(ONE))
+    with open_stream(path) as stream, pytest.raises(OSError, match="zstd"):
+        list(read_lines(stream, max_line=1 << 20))

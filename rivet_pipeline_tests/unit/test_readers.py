@@ -22,6 +22,16 @@ from rivet_pipeline.transcripts.reading import HEAD_BYTES, Head
 CLAUDE = {"type": "user", "uuid": "1", "sessionId": "s", "isSidechain": False, "message": {"content": "x"}}
 CODEX = {"timestamp": "2026-01-01T00:00:00Z", "type": "session_meta", "payload": {"id": "x"}}
 
+PI = {"type": "session", "id": "x", "timestamp": "2026-01-01T00:00:00Z", "cwd": "/app"}
+GROK = {"timestamp": 1, "method": "session/update"}
+COPILOT: dict[str, Any] = {
+    "type": "user.message",
+    "data": {},
+    "id": "e",
+    "timestamp": "2026-01-01T00:00:00Z",
+    "parentId": None,
+}
+
 
 def found(path: Path, *rows: Any) -> str | None:
     path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
@@ -42,8 +52,25 @@ def found(path: Path, *rows: Any) -> str | None:
         ([], None),
         ([{"a": 1}], None),
         ([{"role": "user", "content": "x"}], None),
-        ([{"role": "user", "message": {"content": [{"type": "text", "text": "x"}]}}], None),
-        ([{**CLAUDE, "message": {"role": "user", "parts": [{"text": "x"}]}}], None),
+        ([{"role": "user", "message": {"content": [{"type": "text", "text": "x"}]}}], "cursor"),
+        ([{"role": "user", "timestamp": 1, "message": {"content": "x"}}], None),
+        ([{"type": "metadata", "protocol_version": "1.4", "created_at": 1}], "kimi-code"),
+        ([{"type": "metadata", "name": "x"}], None),
+        (
+            [{"method": "session/update", "params": {"sessionId": "s", "update": {"sessionUpdate": "plan"}}}],
+            "grok-build",
+        ),
+        ([{"method": "session/update", "params": {"update": {"sessionUpdate": "plan"}}}], None),
+        ([{"type": "user", "content": [], "prompt_index": 0}], "grok-build"),
+        ([{"type": "user", "content": "x"}], None),
+        ([PI], "pi"),
+        ([PI, {"type": "model_change", "provider": "openclaw"}], "openclaw"),
+        ([PI, {"type": "message", "message": {}}, {"type": "custom", "customType": "openclaw.x"}], "pi"),
+        ([COPILOT], "copilot-cli"),
+        ([{"type": "session.start", "data": {}}], None),
+        ([{"type": "session_start", "id": "d", "cwd": "/app"}], "droid"),
+        ([{"type": "session_start", "id": "d"}], None),
+        ([{**CLAUDE, "message": {"role": "user", "parts": [{"text": "x"}]}}], "qwen-code"),
         ([{"type": "session", "id": "x", "cwd": "/"}, {"type": "message", "message": {"content": "x"}}], None),
     ],
 )
@@ -53,6 +80,25 @@ def test_files_are_recognised_by_what_is_in_them(tmp_path: Path, rows: list[Any]
 
 def test_only_json_lines_are_looked_at(tmp_path: Path) -> None:
     assert found(tmp_path / "a.txt", CLAUDE) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("package.json", '{"name": "x", "version": "1.0.0", "session_id": "s", "messages": []}'),
+        ("README.md", "# x\n\nuser:\nhello\n"),
+        ("CHANGELOG.md", "## 1.0\n"),
+        ("notes.txt", "user:\nremember the milk\n"),
+        ("robots.txt", "User-agent: *\nDisallow:\n"),
+        ("context.jsonl", '{"role": "user", "content": "x"}\n{"role": "narrator", "content": "y"}\n'),
+        ("chat_history.jsonl", '{"from": "a", "text": "x"}\n'),
+        ("events.jsonl", '{"type": "user.created", "data": {"id": 1}, "timestamp": 1}\n'),
+    ],
+)
+def test_ordinary_files_are_nobodys(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    reader = detect(tmp_path / name)
+    assert reader is None
 
 
 def test_no_file_is_claimed_by_two_readers(shared_data: Path) -> None:
@@ -66,6 +112,9 @@ def test_no_file_is_claimed_by_two_readers(shared_data: Path) -> None:
         assert len(takers) <= 1, path
         if folder in {"claude-code", "codex"}:
             assert takers == [folder], path
+        own = {"kimi-cli": "kimi-code", "grok-cli": "grok-build", "cursor": "cursor"}.get(folder)
+        if own and head.path.suffix == ".jsonl":
+            assert takers == [own], path
         checked += 1
     assert checked > 50
 

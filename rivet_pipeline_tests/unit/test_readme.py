@@ -25,7 +25,7 @@ def test_the_configuration_table_is_the_one_of_the_settings() -> None:
 
 
 def test_every_command_it_names_exists() -> None:
-    named = set(re.findall(r"`rivet ([a-z]+)", _README)) | set(re.findall(r"^rivet ([a-z]+)", _README, re.MULTILINE))
+    named = set(re.findall(r"`rivet ([a-z-]+)", _README)) | set(re.findall(r"^rivet ([a-z-]+)", _README, re.MULTILINE))
     assert named
     assert named <= set(COMMANDS)
 

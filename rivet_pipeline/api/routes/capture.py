@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends
 from fastapi.concurrency import run_in_threadpool
 
-from rivet_pipeline.api.dependencies import FromApp, Resources
+from rivet_pipeline.api.dependencies import FromApp, Resources, json_only
 from rivet_pipeline.api.models import CaptureAnswer, CaptureBatch
-from rivet_pipeline.api.problems import Refusal
-from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, write_batch
+from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, Extra, write_batch
+from rivet_pipeline.transcripts.projects import planned_settings
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
 
 router = APIRouter(tags=["capture"])
 
 
-async def _json_only(request: Request) -> None:
-    """A form or a plain text is what a page of another origin can send without asking; JSON it can not."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise Refusal(415, "Send the batch as JSON with the header `Content-Type: application/json`.")
-
-
-@router.post("/api/capture", summary="Store messages of one conversation", dependencies=[Depends(_json_only)])
+@router.post("/api/capture", summary="Store messages of one conversation", dependencies=[Depends(json_only)])
 async def capture(batch: CaptureBatch, resources: FromApp) -> CaptureAnswer:
     """Stores a batch in one transaction. Once this answers, the messages are durable and can be found by their words.
 
@@ -55,6 +48,7 @@ def _store(batch: CaptureBatch, resources: Resources) -> CaptureAnswer:
         )
         for message in batch.messages
     ]
+    extra = Extra(began=batch.created_at, ended=batch.updated_at, fallback_settings=planned_settings(batch.settings))
     with resources.connection() as connection:
         result = write_batch(
             connection,
@@ -63,6 +57,8 @@ def _store(batch: CaptureBatch, resources: Resources) -> CaptureAnswer:
             first_day=resources.settings.first_day,
             finalize=batch.finalize,
             cap=CAPTURE_CAP,
+            extra=extra,
+            redact=resources.settings.capture_redaction,
         )
     return CaptureAnswer(
         conversation_id=result.conversation_id, inserted=result.new, skipped=result.known, filled=result.filled

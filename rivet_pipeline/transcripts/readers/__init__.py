@@ -5,17 +5,48 @@ from __future__ import annotations
 from pathlib import Path
 
 from rivet_pipeline.transcripts.lines import open_stream, without_compression
+from rivet_pipeline.transcripts.readers.aider import AiderReader
+from rivet_pipeline.transcripts.readers.antigravity import AntigravityReader
+from rivet_pipeline.transcripts.readers.chatgpt import ChatGptReader
+from rivet_pipeline.transcripts.readers.claude_ai import ClaudeAiReader
 from rivet_pipeline.transcripts.readers.claude_code import ClaudeCodeReader
 from rivet_pipeline.transcripts.readers.codex import CodexReader
+from rivet_pipeline.transcripts.readers.copilot import CopilotReader
+from rivet_pipeline.transcripts.readers.cursor import CursorReader
 from rivet_pipeline.transcripts.readers.cursor_db import CursorDatabaseReader
+from rivet_pipeline.transcripts.readers.droid import DroidReader
+from rivet_pipeline.transcripts.readers.gemini_aistudio import GeminiAiStudioReader
+from rivet_pipeline.transcripts.readers.gemini_cli import GeminiCliReader
+from rivet_pipeline.transcripts.readers.grok import GrokReader
 from rivet_pipeline.transcripts.readers.hermes import HermesLinesReader, HermesReader
+from rivet_pipeline.transcripts.readers.kimi import KimiReader
 from rivet_pipeline.transcripts.readers.opencode import OpenCodeReader
+from rivet_pipeline.transcripts.readers.pi import OpenClawReader, PiReader
+from rivet_pipeline.transcripts.readers.polylogue import PolylogueReader
+from rivet_pipeline.transcripts.readers.qwen_code import QwenCodeReader
+from rivet_pipeline.transcripts.readers.specstory import SpecStoryReader
 from rivet_pipeline.transcripts.reading import HEAD_BYTES, Head, Reader
 
 #: In the order in which they are asked.
 READERS: tuple[Reader, ...] = (
     ClaudeCodeReader(),
     CodexReader(),
+    GeminiCliReader(),
+    GeminiAiStudioReader(),
+    QwenCodeReader(),
+    AntigravityReader(),
+    AiderReader(),
+    SpecStoryReader(),
+    ChatGptReader(),
+    ClaudeAiReader(),
+    KimiReader(),
+    GrokReader(),
+    PiReader(),
+    OpenClawReader(),
+    CopilotReader(),
+    DroidReader(),
+    CursorReader(),
+    PolylogueReader(),
     OpenCodeReader(),
     HermesLinesReader(),
     HermesReader(),

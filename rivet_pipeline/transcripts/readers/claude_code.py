@@ -478,7 +478,7 @@ class _Transcript:
         if not text.strip():
             yield Skipped(row.line, f"system/{subtype}")
         elif subtype == "local_command":
-            yield from self._emit(row, _split_prompt(text))
+            yield from self._emit(row, split_prompt(text))
         else:
             kind: Kind = "summary" if subtype in {"compact_boundary", "away_summary"} else "notice"
             yield from self._emit(row, [Said("system", kind, text)])
@@ -572,7 +572,7 @@ def _spoken(row: _Row, text: str) -> list[Said]:
         return [Said("system", "injected", text)]
     if mapping(value.get("origin")).get("kind") == "task-notification":
         return [Said("system", "notice", text)]
-    said = _split_prompt(text)
+    said = split_prompt(text)
     if _compacts(value):
         return [Said(part.role, "replay", part.text) for part in said]
     return said
@@ -583,7 +583,7 @@ def _compacts(value: dict[str, Any]) -> bool:
     return text_of(value.get("agentId")).startswith("acompact")
 
 
-def _split_prompt(text: str) -> list[Said]:
+def split_prompt(text: str) -> list[Said]:
     """A prompt as the user's words and what the harness put before and behind them."""
     if _COMMAND.match(text):
         arguments = _COMMAND_ARGS.search(text)

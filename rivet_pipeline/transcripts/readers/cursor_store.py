@@ -2,6 +2,8 @@
 
 The row `meta` is JSON in hexadecimal digits and names the root: a protobuf message whose fields of 32 bytes are the
 names of other blobs, in the order of the conversation. Messages are blobs of JSON. They have no times.
+The agent's transcript (`cursor.py`) says the same without ids: so a saying and a call are known by what they say, as
+there, and what stands in both is stored once.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 
 from rivet_pipeline.transcripts.cleaning import content_event_id
 from rivet_pipeline.transcripts.lines import NOT_JSON, TOO_LONG
+from rivet_pipeline.transcripts.readers.blocks import split_prompt
 from rivet_pipeline.transcripts.readers.conversation import Conversation, json_value, sqlite_pointer
 from rivet_pipeline.transcripts.readers.shared import (
     SHAPE_ERRORS,
@@ -47,19 +50,8 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 _SPEAKERS: dict[str, tuple[Role, Kind]] = {"assistant": ("assistant", "speech"), "system": ("system", "injected")}
 
-_QUERY = re.compile(r"<user_query>\s?(.*?)\s?</user_query>", re.DOTALL)
-_TAGGED = re.compile(r"\s*<([a-z][a-z_-]*)(?:\s[^<>]*)?>.*?</\1>\s*", re.DOTALL)
+_QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
 _WORKSPACE = re.compile(r"^Workspace Path: (.+)$", re.MULTILINE)
-
-#: What the harness puts before a prompt, by its tag. What is not listed is the user's own markup.
-_INJECTED_TAGS = frozenset(
-    {
-        "user_info", "git_status", "project_layout", "rules", "additional_data", "attached_files", "system_reminder",
-        "system-reminder", "open_and_recently_viewed_files", "system_notification", "manually_attached_skills",
-        "agent_skills", "agent_transcripts", "mcp_file_system", "cursor_commands", "external_links", "timestamp",
-        "linter_errors", "terminal_files",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +108,7 @@ class _Store:
 
     def __init__(self, connection: sqlite3.Connection, path: Path, how: Reading, talk: Conversation) -> None:
         self._connection, self._path, self._how, self._talk = connection, path, how, talk
+        self._calls: dict[str, str] = {}
         rows = connection.execute("SELECT rowid, id FROM blobs ORDER BY rowid").fetchall()
         #: The blobs by their names, and in which order they were written.
         self._order: dict[str, int] = {name: number for number, name in rows if isinstance(name, str)}
@@ -215,13 +208,15 @@ class _Store:
                 yield from self._talk.update(cwd=place[1].strip())
             yield from self._talk.say(part, None, {**known, **pointer})
         elif isinstance(part, _Call):
-            event_id = self._talk.call_id(part.native, part.name, part.arguments)
+            event_id = self._talk.call_id(None, part.name, part.arguments)
+            self._calls[part.native] = event_id
             metadata = {**known, **present({"call_id": part.native}), **pointer}
             yield self._talk.call(event_id, part.name, part.arguments, metadata)
         else:
             told = present({"tool_name": part.name, "is_error": part.failed, "off_path": "off_path" in known})
             place_of = {"result_sqlite_part_id": pointer.pop("session_sqlite_part_id"), **pointer}
-            yield self._talk.result(self._talk.answer_id(part.native, part.text), part.text, {**told, **place_of})
+            event_id = self._calls.pop(part.native, "") or self._talk.answer_id(part.native, part.text)
+            yield self._talk.result(event_id, part.text, {**told, **place_of})
 
 
 def _fields(data: bytes) -> Iterator[bytes]:
@@ -288,7 +283,7 @@ def _block(role: str, block: dict[str, Any]) -> list[_Part]:
     if kind not in {"text", "reasoning"} or not text.strip():
         return []
     if role == "user":
-        return [*split_prompt(text)]
+        return [*_prompt(text)]
     if kind == "reasoning":
         return [Said("assistant", "thinking", text)]
     return [Said(*_SPEAKERS.get(role, ("system", "notice")), text)]
@@ -310,19 +305,19 @@ def _output_part(part: dict[str, Any]) -> str:
     return binary_placeholder("image", media_type, part.get("data")) if media_type else text_of(part)
 
 
-def split_prompt(text: str) -> list[Said]:
+def _prompt(text: str) -> list[Said]:
     """A prompt as the user's words and what the harness put around them."""
-    queries = [match for match in _QUERY.finditer(text) if match[1].strip()]
-    if queries:
-        around = [text[: queries[0].start()].strip(), text[queries[-1].end() :].strip()]
-        before, behind = ([Said("system", "injected", part)] if part else [] for part in around)
-        return [*before, Said("user", "speech", join_texts([match[1] for match in queries])), *behind]
-    position = 0
-    while (match := _TAGGED.match(text, position)) and match[1] in _INJECTED_TAGS:
-        position = match.end()
-    before = [Said("system", "injected", text[:position].strip())] if position else []
-    rest = text[position:]
-    return [*before, Said("user", "speech", rest)] if rest.strip() else before
+    queries = list(_QUERY.finditer(text))
+    if not queries:
+        return split_prompt(text)
+    said: list[Said] = []
+    place = 0
+    for query in queries:
+        said.append(Said("system", "injected", text[place : query.start()].strip()))
+        said.append(Said("user", "speech", query[1]))
+        place = query.end()
+    said.append(Said("system", "injected", text[place:].strip()))
+    return [part for part in said if part.text.strip()]
 
 
 def _mark(part: _Part) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from functools import partial
 from typing import Any
 
@@ -54,7 +54,8 @@ class _Waiting:
 class Batches:
     """Collects a source's items by conversation and writes them in batches, each conversation in the source's order.
 
-    With `dry_run` the batches are held against the store and nothing is written; `redact` is that of `write_batch`.
+    `undated` is the time of conversations whose messages tell none: the source's last change. With `dry_run` the
+    batches are held against the store and nothing is written; `redact` is that of `write_batch`.
     Raises `psycopg.Error` when the store fails; what was written by then stays.
     """
 
@@ -64,12 +65,14 @@ class Batches:
         first_day: date,
         report: FileReport,
         *,
+        undated: datetime | None = None,
         dry_run: bool = False,
         redact: bool = False,
     ) -> None:
         self._connection = connection
         self._first_day = first_day
         self._report = report
+        self._undated = undated
         self._write_batch = preview_batch if dry_run else partial(write_batch, redact=redact)
         self._waiting: dict[str, _Waiting] = {}
         self._calls: set[int] = set()
@@ -110,7 +113,7 @@ class Batches:
             return
         self._report.conversations.add(waiting.session.session_key)
         if waiting.changed:
-            waiting.planned = Extra(fallback_settings=planned_settings(waiting.session.settings))
+            waiting.planned = Extra(fallback_settings=planned_settings(waiting.session.settings), undated=self._undated)
         self._store(waiting.session, waiting.items, waiting.planned)
         waiting.items, waiting.characters, waiting.changed = [], 0, False
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import psycopg
@@ -207,7 +207,7 @@ class Importer:
         if known is not None:
             return known
         settled = time.time() - state.mtime_ns / 1e9 >= SETTLED_AFTER
-        report = self._read(path, reader, Reading(self._name(reader), self._max_line, advance, settled=settled))
+        report = self._read(path, state, reader, Reading(self._name(reader), self._max_line, advance, settled=settled))
         if report.status == "read" and not self._dry_run:
             ledger.remember(state, report)
         return report
@@ -221,13 +221,20 @@ class Importer:
         how = Reading(self._name(reader), self._max_line, advance, settled=False, follow=True)
         return reader.read(path, how)
 
-    def batches(self, report: FileReport) -> Batches:
+    def batches(self, report: FileReport, state: SourceState) -> Batches:
         """What a source's items are to be given to."""
-        return Batches(self._connection, self._first_day, report, dry_run=self._dry_run, redact=self._redact)
+        return Batches(
+            self._connection,
+            self._first_day,
+            report,
+            undated=datetime.fromtimestamp(state.mtime_ns / 1e9, UTC),
+            dry_run=self._dry_run,
+            redact=self._redact,
+        )
 
-    def _read(self, path: Path, reader: Reader, how: Reading) -> FileReport:
+    def _read(self, path: Path, state: SourceState, reader: Reader, how: Reading) -> FileReport:
         report = FileReport(shown(path), "read", reader.harness)
-        batches = self.batches(report)
+        batches = self.batches(report, state)
         try:
             for item in reader.read(path, how):
                 report.count(item)

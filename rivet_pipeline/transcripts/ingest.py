@@ -74,6 +74,7 @@ class Extra:
 
     began: datetime | None = None
     ended: datetime | None = None
+    undated: datetime | None = None
     fallback_settings: Mapping[str, Any] = field(default_factory=dict)
     new_title: str | None = None
     keep_clashes: bool = True
@@ -212,6 +213,8 @@ class _Clock:
         self.now = now
         self.began = extra.began if self._plausible(extra.began) else None
         self.ended = min(extra.ended, now) if extra.ended is not None and self._plausible(extra.ended) else None
+        self._undated = extra.undated if self._plausible(extra.undated) else None
+        self._start: datetime | None = None
         self._last: datetime | None = None
 
     def _plausible(self, time: datetime | None) -> bool:
@@ -222,7 +225,7 @@ class _Clock:
         stated = item.created_at
         note: dict[str, str] = {}
         if stated is None or stated < EARLIEST:
-            placed = self._last or before or self.began or self.now
+            placed = self._last or before or self.began or self._start or self.now
             if isinstance(item, MessageRecord) or stated is not None:
                 note = {"time_source": "position"}
         elif stated > self.now + CLOCK_SKEW:
@@ -236,9 +239,14 @@ class _Clock:
         return placed, note
 
     def first(self, items: Sequence[MessageRecord | ToolResult]) -> datetime:
-        """The earliest plausible time that a batch states, else now."""
+        """The earliest plausible time that a batch states, else the one it was said at the latest.
+
+        What comes before anything with a time is placed there.
+        """
         stated = [self.began, *(item.created_at for item in items)]
-        return min([time for time in stated if time is not None and self._plausible(time)] or [self.now])
+        plausible = [time for time in stated if time is not None and self._plausible(time)]
+        self._start = min(plausible or [self._undated or self.now])
+        return self._start
 
 
 def _clean_session(session: SessionRecord, items: Sequence[MessageRecord | ToolResult]) -> SessionRecord:

@@ -95,11 +95,13 @@ def open_sqlite(path: Path, max_value: int = _MAX_LENGTH) -> Iterator[sqlite3.Co
 def _readable(path: Path) -> Iterator[sqlite3.Connection]:
     with ExitStack() as stack:
         try:
-            connection = _open(path, stack)
+            connection, before = _open(path, stack)
         except sqlite3.Error as error:
             raise _refused(error) from error
         stack.callback(connection.close)
         yield connection
+        if before is not None and file_state(path) != before:
+            raise OSError("the SQLite database was written to while it was read; it is read again the next time")
 
 
 def _refused(error: sqlite3.Error) -> OSError:
@@ -113,20 +115,22 @@ def _is_locked(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def _open(path: Path, stack: ExitStack) -> sqlite3.Connection:
+def _open(path: Path, stack: ExitStack) -> tuple[sqlite3.Connection, SourceState | None]:
+    """The connection; and the file's state when it was opened as one that nobody changes, which must stay true."""
     log = _beside(path, "-wal")
+    state = file_state(path)
     if _check_header(path) and not log.exists():
         # Nobody has it open. A connection that does not know this would lay files beside it.
-        return _connect(path, "immutable=1")
+        return _connect(path, "immutable=1"), state
     try:
         # Without the last word SQLite would write into the index of the log, or make one.
-        return _connect(path, "mode=ro&readonly_shm=1")
+        return _connect(path, "mode=ro&readonly_shm=1"), None
     except sqlite3.Error as error:
         if _is_locked(error):
             raise
     if log.exists() and log.stat().st_size == 0:
-        return _connect(path, "immutable=1")
-    return _connect(stack.enter_context(_private_copy(path)), "mode=rw")
+        return _connect(path, "immutable=1"), state
+    return _connect(stack.enter_context(_private_copy(path)), "mode=rw"), None
 
 
 def _check_header(path: Path) -> bool:

@@ -122,7 +122,17 @@ class Transcript(Protocol):
         ...
 
 
-class LineReader(ABC):
+class FileReader:
+    """The frame of a reader of files that each hold all there is to read, and are read as a whole."""
+
+    follows = False
+
+    def state(self, path: Path) -> SourceState:
+        """The file's size and the time of its last change."""
+        return file_state(path)
+
+
+class LineReader(FileReader, ABC):
     """The frame of a reader of JSON lines: a subclass tells its names, `sniff`, and `start`."""
 
     harness: str
@@ -137,10 +147,6 @@ class LineReader(ABC):
     @abstractmethod
     def start(self, path: Path, agent: str) -> Transcript:
         """The state with which a file is read."""
-
-    def state(self, path: Path) -> SourceState:
-        """The file's size and the time of its last change."""
-        return file_state(path)
 
     def read(self, path: Path, how: Reading) -> Iterator[ReadItem]:
         """The file's records in file order, in constant memory. Raises `OSError` when it can not be read at all."""

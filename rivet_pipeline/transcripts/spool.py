@@ -2,9 +2,9 @@
 
 Only its files belong here. Who posts them, and what an answer means for them, is the client's business.
 
-A file's name says when it was made and, in its last part, which session it is of, so that the order is the order of the
-names and a writer can see what waits without opening anything. What was refused moves to `dead/` byte for byte, with its
-reason beside it.
+A file's name says when it was made and, in its last part, which session it is of, so that the order is the order of
+the names and a writer can see what waits without opening anything. What was refused moves to `dead/` byte for byte,
+with its reason beside it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ _NAME = re.compile(r"(?P<ms>\d{1,16})-.*\.json")
 _OWN_NAME = re.compile(r"\d+-\d+-(?P<mark>[0-9a-f]{8}-[0-9a-f]{4})-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\.json")
 _REASON = ".reason.json"
 _ATTEMPTS = ".attempts"
+
+#: A capture that has waited longer than this, in seconds, is worth telling a person.
+WAITING_TOO_LONG = 600.0
 
 #: A file half written by a process that was killed is removed after this many seconds.
 _STALE_SECONDS = 3600.0
@@ -58,7 +61,7 @@ class SpoolFile:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What `list` says of a file. `session_key` is None when it can not be read; `age` is in seconds, `size` in bytes."""
+    """What a listing says of a file; `session_key` is None when it can not be read. Seconds and bytes."""
 
     name: str
     session_key: str | None
@@ -91,6 +94,20 @@ class SpoolStatus:
     bytes: int
     problem: str | None = None
 
+    @property
+    def complaints(self) -> list[str]:
+        """What in this needs a person, a line each, with what to do."""
+        lines = [f"the capture spool: {self.problem}"] if self.problem else []
+        if self.oldest_seconds is not None and self.oldest_seconds > WAITING_TOO_LONG:
+            minutes = self.oldest_seconds / 60
+            lines.append(
+                f"{self.depth} captures wait for the API, the oldest for {minutes:,.0f} min; `rivet spool replay` sends "
+                "them or says why not"
+            )
+        if self.dead:
+            lines.append(f"{self.dead} captures were refused; `rivet spool dead` says why, and can try again")
+        return lines
+
 
 def session_mark(session_key: str) -> str:
     """The part of a file's name that stands for its session."""
@@ -122,7 +139,9 @@ class Spool:
         try:
             return self._write(self.folder, self._name(session_key), body)
         except OSError as error:
-            raise SpoolError(f"nothing can be spooled in {self.folder} ({error.strerror}); make it writable.") from error
+            raise SpoolError(
+                f"nothing can be spooled in {self.folder} ({error.strerror}); make it writable."
+            ) from error
 
     def put_dead(self, body: bytes, session_key: str, *, reason: str, status: int | None) -> Path:
         """Keeps a capture that was refused before it ever waited."""
@@ -192,7 +211,7 @@ class Spool:
             raise DamagedSpoolFileError("no capture: its messages are no list")
         return body
 
-    def list(self) -> list[Waiting]:
+    def listing(self) -> list[Waiting]:
         """What waits, the oldest first, with what each file says of itself."""
         listed = []
         for file in self.files():
@@ -293,7 +312,9 @@ class Spool:
     def dead(self) -> list[Dead]:
         """What was refused, the oldest first. Raises `SpoolError` when the folder can not be read."""
         try:
-            files = sorted(SpoolFile(entry.name, self.dead_folder / entry.name) for entry in _json_files(self.dead_folder))
+            files = sorted(
+                SpoolFile(entry.name, self.dead_folder / entry.name) for entry in _json_files(self.dead_folder)
+            )
         except OSError as error:
             raise SpoolError(f"{self.dead_folder} can not be read ({error.strerror}); check whose it is.") from error
         return [self._dead(file) for file in files]

@@ -38,7 +38,7 @@ class HarnessName(StrEnum):
 
 Names = Annotated[
     list[HarnessName] | None,
-    typer.Argument(metavar="[HARNESS]...", help="claude-code, codex, qwen-code; default: those that are installed."),
+    typer.Argument(metavar="HARNESS", help="claude-code, codex, qwen-code; default: those that are installed."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Change the files without asking.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
@@ -87,7 +87,7 @@ def status(
     Example: [bold]rivet hooks status --json[/bold]
     """
     settings = get_settings()
-    program = find_program()
+    program = find_program(must_be_there=False)
     chosen = _chosen(settings, names) if names else list(harnesses(settings).values())
     rows = [(harness, *_state(harness, program)) for harness in chosen]
     jobs = Jobs(settings.home)
@@ -154,17 +154,17 @@ def _make(harness: Harness, change: Change, done: str, *, yes: bool, dry_run: bo
     typer.echo(f"{harness.name}: {done} in {change.path}.{kept}")
 
 
-def find_program() -> Path:
-    """The absolute path of the `rivet` command: the one of this installation, else the one that was called.
+def find_program(*, must_be_there: bool = True) -> Path:
+    """The absolute path of the `rivet` command: the one that was called, else that of this installation.
 
-    Raises `RivetError` when there is none, since hooks need a file to call.
+    Raises `RivetError` when there is none and it must be there, since hooks need a file to call.
     """
     beside = Path(sys.executable).parent / "rivet"
     called = Path(sys.argv[0]).absolute()
     found = shutil.which("rivet")
     candidates = [called] if called.name == "rivet" else []
     candidates += [beside, *([Path(found).absolute()] if found else [])]
-    program = next((path for path in candidates if path.is_file()), None)
-    if program is None:
+    program = next((path for path in candidates if path.is_file()), beside)
+    if must_be_there and not program.is_file():
         raise RivetError("the rivet command is not installed as a file; install the package, then try again.")
     return program

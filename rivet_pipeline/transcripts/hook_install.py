@@ -126,10 +126,12 @@ def plan_uninstall(harness: Harness) -> Change | None:
     if before is None:
         return None
     hooks = config.get("hooks", {})
+    if not any(_is_ours(entry, harness.name) for entry in _entries(hooks)):
+        return Change(harness.file, before, before)
     for event in list(hooks):
         _take_out(hooks, event, harness.name)
-    if not hooks and config.pop("hooks", None) is None:
-        return Change(harness.file, before, before)
+    if not hooks:
+        del config["hooks"]
     return Change(harness.file, before, _write_out(config, before))
 
 
@@ -211,7 +213,11 @@ def _write_out(config: Mapping[str, Any], before: str | None) -> str:
     indent: str | int = found.group(1) if found else 2
     if found and "\t" not in found.group(1):
         indent = len(found.group(1))
-    escaped = before is not None and before.isascii() and re.search(r"\\u[0-9a-fA-F]{4}", before) is not None
+    escaped = (
+        before is not None
+        and before.removeprefix("\ufeff").isascii()
+        and re.search(r"\\u[0-9a-fA-F]{4}", before) is not None
+    )
     text = json.dumps(config, indent=indent, ensure_ascii=escaped)
     if before and "\r\n" in before:
         text = text.replace("\n", "\r\n")

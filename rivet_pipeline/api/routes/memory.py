@@ -78,5 +78,6 @@ def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) ->
 def memory_stats(query: Annotated[StatsQuery, Query()], resources: FromApp) -> StatsAnswer:
     """Counts messages, conversations and summaries, what waits for the pipeline or in the spool, and what has failed."""
     with resources.connection() as connection:
-        stats = collect_stats(connection, agent=query.agent, spool=Spool(resources.settings.spool_folder))
+        spool = Spool(resources.settings.spool_folder)
+        stats = collect_stats(connection, agent=query.agent, spool=spool)
     return stats_answer(stats, datetime.now(UTC))

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -60,7 +60,8 @@ def main(home: str) -> None:
     try:
         settings = Settings(home=Path(home))
         with CaptureClient.from_settings(settings) as client:
-            Worker(settings, client).run()
+            # A worker that hangs is ended by the system; its jobs are found by the next one.
+            Worker(settings, client, arm=signal.alarm).run()
     except Exception as error:
         log(home, f"the worker ended: {type(error).__name__}: {error}")
 
@@ -104,9 +105,13 @@ class _Call:
 
 
 class Worker:
-    """Takes jobs session by session, until none is left that nobody else has."""
+    """Takes jobs session by session, until none is left that nobody else has.
 
-    def __init__(self, settings: Settings, client: CaptureClient) -> None:
+    `arm` is told in how many seconds the process is to be ended, before each session, and 0 after it.
+    """
+
+    def __init__(self, settings: Settings, client: CaptureClient, *, arm: Callable[[int], object] = int) -> None:
+        self._arm = arm
         self._settings = settings
         self._client = client
         self._jobs = Jobs(settings.home)
@@ -164,8 +169,7 @@ class Worker:
         return call
 
     def _work(self, calls: list[_Call]) -> None:
-        # A worker that hangs is ended by the system; its jobs are found by the next one.
-        signal.alarm(DEADLINE_SECONDS)
+        self._arm(DEADLINE_SECONDS)
         try:
             held = _Session(self._settings, self._client, self._cursors, calls).capture()
         except RivetError as error:
@@ -179,7 +183,7 @@ class Worker:
                 else:
                     self._jobs.finish(call.job)
         finally:
-            signal.alarm(0)
+            self._arm(0)
 
     def _fail(self, calls: list[_Call], reason: str) -> None:
         for call in calls:

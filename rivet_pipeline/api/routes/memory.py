@@ -76,7 +76,7 @@ def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) ->
 
 @router.get("/stats", summary="What the memory holds")
 def memory_stats(query: Annotated[StatsQuery, Query()], resources: FromApp) -> StatsAnswer:
-    """Counts messages, conversations and summaries, what waits for the pipeline or in the spool, and what has failed."""
+    """Counts messages, conversations and summaries, what waits for the pipeline or in the spool, and what failed."""
     with resources.connection() as connection:
         spool = Spool(resources.settings.spool_folder)
         stats = collect_stats(connection, agent=query.agent, spool=spool)

@@ -11,6 +11,7 @@ end.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, Too
 from rivet_pipeline.transcripts.spool import (
     DamagedSpoolFileError,
     Spool,
+    SpoolError,
     SpoolFile,
     session_mark,
 )
@@ -41,8 +43,9 @@ REPLAY_LIMIT = 50
 #: So often a file may fail, while others get through, before it is buried.
 MAX_ATTEMPTS = 10
 
-#: How long, in seconds, a writer waits for another one that replays.
+#: How long, in seconds, a writer waits for another one that replays, and may replay itself before it writes.
 LOCK_SECONDS = 1.0
+_REPLAY_SECONDS = 30.0
 
 #: A larger value of the settings, in bytes of JSON, is left out with its size; so are all when there are too many.
 _MAX_SETTING = 16 * 1024
@@ -198,9 +201,15 @@ class CaptureClient:
         Messages without a time get that of the one before them, else now, so that a replay keeps it.
         """
         bodies = list(make_bodies(batch, datetime.now(UTC)))
-        key = bodies[0]["session_key"]
-        if not self._spool.files():
+        try:
+            return self._write_behind(bodies) if self._spool.files() else self._write_now(bodies)
+        except SpoolError:
+            # The spool is of no use, which is no reason to lose what the API may take.
             return self._write_now(bodies)
+
+    def _write_behind(self, bodies: list[dict[str, Any]]) -> Outcome:
+        """Sends what waits, then the bodies; or spools them, when they would overtake what is of their session."""
+        key = bodies[0]["session_key"]
         with self._spool.lock(LOCK_SECONDS) as mine:
             if not mine:
                 return self._keep(bodies, "another process is replaying the spool")
@@ -254,7 +263,10 @@ class CaptureClient:
     def _replay(self, limit: int | None) -> _Pass:
         done = _Pass()
         self._spool.sweep()
+        deadline = time.monotonic() + _REPLAY_SECONDS
         for file in self._spool.files():
+            if limit is not None and time.monotonic() > deadline:
+                done.stopped = "sending what waits takes long"
             if done.stopped is not None or (limit is not None and done.tried >= limit):
                 break
             if file.mark is None or file.mark not in done.held:
@@ -335,12 +347,14 @@ class CaptureClient:
         try:
             answer = self._http().post(f"{self._url}/api/capture", content=_encoded(body), headers=headers)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            self.close()
-            return _Away(f"{self._url} can not be reached ({_short(str(error) or type(error).__name__)})", down=True)
+            return _Away(
+                f"{_shown(self._url)} can not be reached ({_short(str(error) or type(error).__name__)})", down=True
+            )
         except httpx.HTTPError as error:
             # It listens and did not answer: killed in the middle, or this very capture is too much for it.
-            self.close()
-            return _Away(f"{self._url} did not answer ({_short(str(error) or type(error).__name__)})", down=False)
+            return _Away(
+                f"{_shown(self._url)} did not answer ({_short(str(error) or type(error).__name__)})", down=False
+            )
         return _judge(answer.status_code, answer.text)
 
     def _http(self) -> httpx.Client:
@@ -348,8 +362,9 @@ class CaptureClient:
 
         if self._opened is None:
             timeout = httpx.Timeout(self._timeout, connect=_CONNECT_SECONDS)
-            # A proxy of the environment does not lead to this machine.
-            self._opened = httpx.Client(timeout=timeout, trust_env=not _is_local(self._url))
+            # Loading certificates takes longer than all the rest, and a proxy does not lead to this machine.
+            secure = self._url.startswith("https:")
+            self._opened = httpx.Client(timeout=timeout, verify=secure, trust_env=not _is_local(self._url))
         return self._opened
 
 
@@ -391,6 +406,12 @@ def _named_messages(body: Any) -> frozenset[int]:
 
 def _short(text: str) -> str:
     return " ".join(text[:2000].split())[:300]
+
+
+def _shown(url: str) -> str:
+    """An address without the password that it may hold."""
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def _is_local(url: str) -> bool:

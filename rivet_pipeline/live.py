@@ -33,6 +33,7 @@ from rivet_pipeline.transcripts.hook_payloads import (
 )
 from rivet_pipeline.transcripts.hook_queue import DEADLINE_SECONDS, Job, Jobs
 from rivet_pipeline.transcripts.readers import detect
+from rivet_pipeline.transcripts.readers.shared import make_title
 from rivet_pipeline.transcripts.reading import Reader, Reading, SourceState
 from rivet_pipeline.transcripts.records import Message, MessageRecord, SessionRecord, SessionUpdate, ToolResult
 
@@ -245,10 +246,12 @@ class _Session:
         if not records and not (finalize and self._cursors.load(marker).items):
             return
         harness = self._last.event.harness
-        settings = {"source": harness, "session_id": self._last.event.session_id}
-        session = SessionRecord(key, AGENTS[harness], harness, settings={**settings, **self._context()})
+        settings = {"source": harness, "session_id": self._last.event.session_id, **self._context()}
+        given = self._cursors.load(marker).items
+        first = next((record.content for record in records if record.role == "user"), "") if given == 0 else ""
+        session = SessionRecord(key, AGENTS[harness], harness, make_title(first), settings)
         self._client.write(CaptureBatch(self._with_task(session), records, finalize))
-        self._cursors.save(marker, _Cursor(items=self._cursors.load(marker).items + len(records)))
+        self._cursors.save(marker, _Cursor(items=given + len(records)))
 
     def _context(self) -> dict[str, str]:
         cwd = next((call.event.cwd or call.job.cwd for call in reversed(self._calls)), "")

@@ -254,7 +254,7 @@ def _spool(settings: Settings) -> Iterator[Check]:
     if status.complaints:
         yield Check("capture spool", "warn", "; ".join(status.complaints))
     else:
-        waiting = f"{status.depth} captures wait" if status.depth else "nothing waits"
+        waiting = f"{status.depth} waiting" if status.depth else "nothing waits"
         yield Check("capture spool", "ok", f"{waiting} in {settings.spool_folder}")
 
 

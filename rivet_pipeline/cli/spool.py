@@ -105,12 +105,12 @@ def dead_command(
 def said(done: Replayed) -> str:
     """A replay in a sentence."""
     if done.busy:
-        return f"Another process is replaying; {done.waiting} wait."
+        return f"Another process is replaying; {done.waiting} waiting."
     parts = [f"{done.sent} sent"]
     if done.buried:
         parts.append(f"{done.buried} refused and kept in dead/")
     if done.waiting:
-        parts.append(f"{done.waiting} still wait" + (f": {one_line(done.stopped)}" if done.stopped else ""))
+        parts.append(f"{done.waiting} still waiting" + (f": {one_line(done.stopped)}" if done.stopped else ""))
     return ", ".join(parts) + "."
 
 

@@ -101,11 +101,11 @@ class SpoolStatus:
         if self.oldest_seconds is not None and self.oldest_seconds > WAITING_TOO_LONG:
             minutes = self.oldest_seconds / 60
             lines.append(
-                f"{self.depth} captures wait for the API, the oldest for {minutes:,.0f} min; `rivet spool replay` "
+                f"captures wait for the API ({self.depth}), the oldest for {minutes:,.0f} min; `rivet spool replay` "
                 "sends them or says why not"
             )
         if self.dead:
-            lines.append(f"{self.dead} captures were refused; `rivet spool dead` says why, and can try again")
+            lines.append(f"captures were refused ({self.dead}); `rivet spool dead` says why, and can try again")
         return lines
 
 

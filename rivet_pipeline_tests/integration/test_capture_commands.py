@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 import uuid
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from rich.console import Console
 
+from rivet_pipeline.cli.up import _replay_spool
 from rivet_pipeline.client import CaptureBatch, CaptureClient, Spooled
 from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
@@ -79,7 +82,7 @@ def test_a_spool_is_listed_and_sent(run: Run, spool: Spool, api: str) -> None:
     assert [file["session_key"] for file in listed["files"]] == ["s:\x1b[31mred", "s:1"]
     away = run("spool", "replay", RIVETOS_API_URL="http://127.0.0.1:9")
     assert away.code == 1
-    assert "2 still wait: http://127.0.0.1:9 can not be reached" in " ".join(away.out.split())
+    assert "2 still waiting: http://127.0.0.1:9 can not be reached" in " ".join(away.out.split())
     sent = run("spool", "replay", RIVETOS_API_URL=api)
     assert (sent.code, sent.out) == (0, "2 sent.\n")
 
@@ -174,3 +177,14 @@ def test_groups_explain_themselves(run: Run, words: list[str]) -> None:
     ran = run(*words)
     assert "Usage: rivet" in ran.out + ran.err
     get_settings.cache_clear()
+
+
+def test_up_sends_what_waits_and_says_so(spool: Spool, api: str, tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home", api_url=api)
+    out = io.StringIO()
+    _replay_spool(settings, Console(file=out))
+    assert out.getvalue() == ""
+    spool_one(spool, "one")
+    _replay_spool(settings, Console(file=out))
+    assert out.getvalue() == "Capture spool: 1 sent.\n"
+    assert spool.files() == []

@@ -26,7 +26,7 @@ from rivet_pipeline.client import (
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, ToolResult
-from rivet_pipeline.transcripts.spool import Spool
+from rivet_pipeline.transcripts.spool import Spool, SpoolError
 from rivet_pipeline_tests.api_server import running_api
 from rivet_pipeline_tests.scripted_api import STORED, Answer, ScriptedApi, scripted_api
 
@@ -328,3 +328,20 @@ def test_a_sent_twice_batch_is_in_the_store_once(database_url: str, connection: 
     assert [row["content"] for row in rows] == ["one", "two", "three", "four"]
     assert len(spool.dead()) == 1
     assert spool.files() == []
+
+
+def test_a_spool_that_can_not_be_used_is_no_reason_to_lose_what_the_api_takes(api: ScriptedApi, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with CaptureClient(api.url, None, Spool(tmp_path / "file")) as client:
+        assert client.write(batch("stored")) == Written(1, 0, 0)
+        api.answer = lambda _: (503, {})
+        with pytest.raises(SpoolError, match="nothing can be spooled"):
+            client.write(batch("neither"))
+
+
+def test_a_password_in_the_address_is_not_shown(spool: Spool) -> None:
+    with CaptureClient(nobody().replace("//", "//ada:secret@"), None, spool) as client:
+        outcome = client.write(batch("x"))
+    assert isinstance(outcome, Spooled)
+    assert "127.0.0.1" in outcome.reason
+    assert "secret" not in outcome.reason

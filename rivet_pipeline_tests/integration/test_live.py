@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rivet_pipeline.client import CaptureClient
+from rivet_pipeline.client import CaptureBatch, CaptureClient, Outcome
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.live import HOLD_SECONDS, Worker
 from rivet_pipeline.settings import Settings
@@ -188,9 +188,12 @@ def test_rows_are_the_same_whichever_way_they_came(agent: Agent) -> None:
 def test_only_what_is_new_is_posted(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     posted: list[int] = []
     write = CaptureClient.write
-    monkeypatch.setattr(
-        CaptureClient, "write", lambda self, batch: (posted.append(len(batch.items)), write(self, batch))[1]
-    )
+
+    def counting(self: CaptureClient, batch: CaptureBatch) -> Outcome:
+        posted.append(len(batch.items))
+        return write(self, batch)
+
+    monkeypatch.setattr(CaptureClient, "write", counting)
     agent.write(PROMPT, CALL)
     agent.call("PostToolUse")
     agent.work()
@@ -277,7 +280,7 @@ def test_without_a_transcript_the_payloads_are_captured(agent: Agent) -> None:
     assert (rows[0]["session_key"], rows[0]["agent"], rows[0]["channel"]) == (KEY, "rivet-claude", "claude-code")
     agent.call("SessionEnd")
     agent.work()
-    assert agent.conversation()["active"] is False
+    assert (agent.conversation()["active"], agent.conversation()["title"]) == (False, "Where?")
 
 
 @pytest.mark.usefixtures("briefly")
@@ -451,3 +454,27 @@ def test_a_first_long_transcript_is_posted_in_parts_and_goes_on_where_it_broke_o
     agent.work()
     assert [found["content"] for found in agent.rows()] == [f"Message {number}" for number in range(450)]
     assert sum(calls[2:]) < 300
+
+
+def test_codex_is_captured_and_imported_as_one(agent: Agent) -> None:
+    meta = {"id": SESSION, "timestamp": "2026-03-08T10:00:00Z", "cwd": "/home/ada/shop", "originator": "codex_cli"}
+    said = [("user", "input_text", "Where do sessions live?"), ("assistant", "output_text", "In Postgres.")]
+    rows: list[dict[str, Any]] = [{"timestamp": "2026-03-08T10:00:00Z", "type": "session_meta", "payload": meta}]
+    rows += [
+        {
+            "timestamp": f"2026-03-08T10:00:0{number}Z",
+            "type": "response_item",
+            "payload": {"type": "message", "role": role, "content": [{"type": kind, "text": text}]},
+        }
+        for number, (role, kind, text) in enumerate(said, 1)
+    ]
+    agent.transcript = agent.transcript.with_name(f"rollout-2026-03-08T10-00-00-{SESSION}.jsonl")
+    agent.write(*rows)
+    payload = {"session_id": SESSION, "transcript_path": str(agent.transcript), "hook_event_name": "SessionEnd"}
+    agent.job(json.dumps(payload).encode(), harness="codex")
+    agent.work()
+    assert agent.said() == [("user", "Where do sessions live?"), ("assistant", "In Postgres.")]
+    conversation = agent.conversation()
+    assert (conversation["session_key"], conversation["agent"]) == (f"codex:{SESSION}", "rivet-gpt")
+    assert conversation["active"] is False
+    assert agent.import_it()["new"] == 0

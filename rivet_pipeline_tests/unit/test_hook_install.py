@@ -39,10 +39,10 @@ FOREIGN: dict[str, Any] = {
 
 @pytest.fixture
 def known(tmp_path: Path) -> dict[str, Harness]:
-    homes = {"claude_home": tmp_path / "claude", "codex_home": tmp_path / "codex", "qwen_home": tmp_path / "qwen"}
-    for home in homes.values():
+    claude, codex, qwen = homes = [tmp_path / name for name in ("claude", "codex", "qwen")]
+    for home in homes:
         home.mkdir()
-    return harnesses(Settings(home=tmp_path / "home", **homes))
+    return harnesses(Settings(home=tmp_path / "home", claude_home=claude, codex_home=codex, qwen_home=qwen))
 
 
 @pytest.fixture

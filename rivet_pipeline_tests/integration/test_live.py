@@ -478,3 +478,25 @@ def test_codex_is_captured_and_imported_as_one(agent: Agent) -> None:
     assert (conversation["session_key"], conversation["agent"]) == (f"codex:{SESSION}", "rivet-gpt")
     assert conversation["active"] is False
     assert agent.import_it()["new"] == 0
+
+
+def test_qwen_code_is_captured_and_imported_as_one(agent: Agent) -> None:
+    parts = [
+        ("user", {"text": "Where do sessions live?"}),
+        ("assistant", {"functionCall": {"id": "c1", "name": "read_file", "args": {"path": "a"}}}),
+        ("tool_result", {"functionResponse": {"id": "c1", "name": "read_file", "response": {"output": "pg"}}}),
+        ("assistant", {"text": "In Postgres."}),
+    ]
+    rows = [
+        row(number, kind, None, version="0.21.13", provenance="real_user", message={"role": "x", "parts": [part]})
+        for number, (kind, part) in enumerate(parts, 1)
+    ]
+    agent.write(*rows)
+    common = {"session_id": SESSION, "transcript_path": str(agent.transcript), "cwd": "/home/ada/shop"}
+    for event in ("Stop", "SessionEnd"):
+        agent.job(json.dumps({**common, "hook_event_name": event}).encode(), harness="qwen-code")
+        agent.work()
+    assert agent.said() == [("user", "Where do sessions live?"), ("tool", "pg"), ("assistant", "In Postgres.")]
+    assert agent.rows()[1]["event_id"] == "tool:c1"
+    assert (agent.conversation()["session_key"], agent.conversation()["active"]) == (f"qwen-code:{SESSION}", False)
+    assert agent.import_it()["new"] == 0

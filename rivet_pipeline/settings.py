@@ -78,6 +78,27 @@ class Settings(BaseSettings):
         description="Replace what looks like a secret (keys, tokens, passwords in URLs, private keys) by "
         "`[redacted:<kind>]` before it is stored, on every way in.",
     )
+    api_url: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_API_URL",
+        description="Where hooks and the spool post captures: the base address of the API. "
+        "Unset: this machine, at `RIVETOS_API_HOST` and `RIVETOS_API_PORT`.",
+    )
+    capture_spool: Path | None = Field(
+        default=None,
+        validation_alias="RIVETOS_CAPTURE_SPOOL",
+        description="Where captures wait while the API is away. Unset: `capture-spool` in `RIVETOS_HOME`.",
+    )
+    session_key: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_SESSION_KEY",
+        description="Set where an agent runs: its hooks store the session under this key, word for word.",
+    )
+    task_id: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_TASK_ID",
+        description="Set where an agent runs: the task (a UUID) that its session belongs to.",
+    )
     import_max_line: int = Field(
         default=256 * 1024 * 1024,
         ge=1024,
@@ -200,7 +221,15 @@ class Settings(BaseSettings):
     )
 
     @field_validator(
-        "home", "claude_home", "codex_home", "qwen_home", "kimi_home", "hermes_home", "data_home", "opencode_db"
+        "home",
+        "capture_spool",
+        "claude_home",
+        "codex_home",
+        "qwen_home",
+        "kimi_home",
+        "hermes_home",
+        "data_home",
+        "opencode_db",
     )
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:
@@ -223,6 +252,19 @@ class Settings(BaseSettings):
         if value > datetime.now(UTC).date():
             raise ValueError(f"{value} has not come yet; the first partition must be today (UTC) or earlier")
         return value
+
+    @property
+    def spool_folder(self) -> Path:
+        """The folder in which captures wait while the API is away."""
+        return self.capture_spool or self.home / "capture-spool"
+
+    @property
+    def capture_url(self) -> str:
+        """The base address to which captures are posted."""
+        if self.api_url is not None:
+            return self.api_url.rstrip("/")
+        host = "127.0.0.1" if self.api_host in {"0.0.0.0", "::"} else self.api_host  # noqa: S104 - compared with
+        return f"http://[{host}]:{self.api_port}" if ":" in host else f"http://{host}:{self.api_port}"
 
     @property
     def loopback_only(self) -> bool:

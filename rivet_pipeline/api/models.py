@@ -352,6 +352,14 @@ class FailuresHealth(_Answer):
     given_up: int
 
 
+class SpoolHealth(_Answer):
+    """The captures of this machine that wait for the service, and those that it refused."""
+
+    depth: int
+    oldest_seconds: float | None = Field(description="How long the oldest has waited.")
+    dead: int
+
+
 class HealthAnswer(_Answer):
     """The service's state. Pending work is no fault: `degraded` means that something needs a person."""
 
@@ -360,4 +368,5 @@ class HealthAnswer(_Answer):
     embeddings: EmbeddingsHealth
     pending: dict[str, int] = Field(description="Items that wait for each stage of the pipeline.")
     failures: FailuresHealth
+    spool: SpoolHealth
     observed_at: datetime

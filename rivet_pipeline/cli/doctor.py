@@ -31,6 +31,7 @@ from rivet_pipeline.models.factory import build_embedder
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.shipped import shipped
+from rivet_pipeline.transcripts.spool import Spool
 
 Verdict = Literal["ok", "warn", "fail"]
 
@@ -248,6 +249,15 @@ def _chat(settings: Settings) -> Iterator[Check]:
         yield Check("chat server", "warn", found, "check RIVETOS_COMPACTOR_URL and _MODEL, unless it lists no models")
 
 
+def _spool(settings: Settings) -> Iterator[Check]:
+    status = Spool(settings.spool_folder).status()
+    if status.complaints:
+        yield Check("capture spool", "warn", "; ".join(status.complaints))
+    else:
+        waiting = f"{status.depth} waiting" if status.depth else "nothing waits"
+        yield Check("capture spool", "ok", f"{waiting} in {settings.spool_folder}")
+
+
 def _dagster_home(settings: Settings) -> Iterator[Check]:
     try:
         instance = shipped("dagster.yaml")
@@ -270,6 +280,7 @@ _LOOKS: tuple[tuple[str, Callable[[Settings], Iterator[Check]]], ...] = (
     ("embedding model", _embedder),
     ("chat server", _chat),
     ("Dagster home", _dagster_home),
+    ("capture spool", _spool),
 )
 
 

@@ -33,6 +33,8 @@ from rivet_pipeline.cli.processes import (
     only_one,
     require_free_port,
 )
+from rivet_pipeline.cli.spool import said
+from rivet_pipeline.client import CaptureClient, Replayed
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.ledger import try_services_again, waiting_failures
 from rivet_pipeline.db.pending import PendingDay, pending_days
@@ -191,6 +193,7 @@ def _run(settings: Settings, home: Home, url: str, console: Console, began: floa
         dagster = _address("127.0.0.1", settings.dagster_port)
         console.print(f"API:        {api}/docs")
         console.print(f"Dagster UI: {dagster}")
+        _replay_spool(settings, console)
         watch = _Watch(settings, supervisor, console)
         _work_off(url, watch, console)
         _print_example(settings, url, api, console)
@@ -261,6 +264,18 @@ def _start_programs(
             lambda: _answers(f"{_address('127.0.0.1', settings.dagster_port)}/server_info"),
             console,
         )
+
+
+def _replay_spool(settings: Settings, console: Console) -> None:
+    """Sends what was captured while nothing ran. What can not be sent stays, and is told by stats and health."""
+    try:
+        with CaptureClient.from_settings(settings) as client:
+            done = client.replay()
+    except RivetError as error:
+        console.print(f"Capture spool: {error}", markup=False)
+        return
+    if done != Replayed():
+        console.print(f"Capture spool: {said(done)}", markup=False)
 
 
 def _end_leftover_runs(home: Home, environment: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.migrations import apply_migrations
 from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.settings import get_settings
+from rivet_pipeline.transcripts.spool import Spool
 from rivet_pipeline_tests.integration.pipeline import DAY, Pipeline, capture
 
 #: Fault by check: SQL that plants it in a store of one conversation with eight leaves, their branch and their vectors.
@@ -74,6 +77,15 @@ FAULTS = {
 WARNINGS = {"nothing_overdue", "nothing_failing", "grounded", "no_duplicate_events"}
 
 
+@pytest.fixture(autouse=True)
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spool]:
+    """The spool that the checks of a test look at, empty at first."""
+    monkeypatch.setenv("RIVETOS_CAPTURE_SPOOL", str(tmp_path / "spool"))
+    get_settings.cache_clear()
+    yield Spool(tmp_path / "spool")
+    get_settings.cache_clear()
+
+
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as opened:
@@ -114,7 +126,7 @@ def check(pipeline: Pipeline) -> dict[tuple[str, str], dg.AssetCheckEvaluation]:
 
 def test_a_sound_store_passes_every_check(pipeline: Pipeline) -> None:
     found = check(pipeline)
-    assert set(found) == set(FAULTS)
+    assert set(found) == {*FAULTS, ("messages", "captures_delivered")}
     assert [key for key, evaluation in found.items() if not evaluation.passed] == []
 
 
@@ -126,6 +138,13 @@ def test_a_planted_fault_is_found(pipeline: Pipeline, key: tuple[str, str]) -> N
     assert (found.severity == dg.AssetCheckSeverity.WARN) == (key[1] in WARNINGS)
     assert found.metadata["at_fault"].value
     assert str(found.metadata["examples"].value).count("\n") >= 2  # a table with the rows at fault
+
+
+def test_a_capture_that_was_refused_is_found(pipeline: Pipeline, spool: Spool) -> None:
+    spool.put_dead(b'{"session_key": "s:1"}', "s:1", reason="answered 400: no", status=400)
+    found = check(pipeline)["messages", "captures_delivered"]
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "answered 400: no" in str(found.metadata["examples"].value)
 
 
 def test_checks_of_an_empty_store_pass(database_url: str, connection: Connection, instance: dg.DagsterInstance) -> None:

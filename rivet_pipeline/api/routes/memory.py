@@ -22,6 +22,7 @@ from rivet_pipeline.retrieval.browse import browse
 from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.stats import collect_stats
 from rivet_pipeline.retrieval.types import BrowseRequest, SearchRequest
+from rivet_pipeline.transcripts.spool import Spool
 
 router = APIRouter(prefix="/api/memory", tags=["memory"])
 
@@ -75,7 +76,8 @@ def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) ->
 
 @router.get("/stats", summary="What the memory holds")
 def memory_stats(query: Annotated[StatsQuery, Query()], resources: FromApp) -> StatsAnswer:
-    """Counts messages, conversations and summaries, what waits for the pipeline, and what has failed."""
+    """Counts messages, conversations and summaries, what waits for the pipeline or in the spool, and what failed."""
     with resources.connection() as connection:
-        stats = collect_stats(connection, agent=query.agent)
+        spool = Spool(resources.settings.spool_folder)
+        stats = collect_stats(connection, agent=query.agent, spool=spool)
     return stats_answer(stats, datetime.now(UTC))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from rivet_pipeline.settings import Settings
 from rivet_pipeline.transcripts.cleaning import cap_utf16, clean_json, utf16_units
 from rivet_pipeline.transcripts.ingest import CAPTURE_CAP
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, ToolResult
+from rivet_pipeline.transcripts.redaction import redact_item, redact_session
 from rivet_pipeline.transcripts.spool import (
     DamagedSpoolFileError,
     Spool,
@@ -170,7 +171,10 @@ class _Pass:
 class CaptureClient:
     """Posts captures to one API. Not for several threads at once; several processes may share a spool."""
 
-    def __init__(self, url: str, token: str | None, spool: Spool, *, timeout: float = 30.0) -> None:
+    def __init__(
+        self, url: str, token: str | None, spool: Spool, *, redact: bool = False, timeout: float = 30.0
+    ) -> None:
+        self._redact = redact
         self._url = url.rstrip("/")
         self._token = token
         self._spool = spool
@@ -181,7 +185,7 @@ class CaptureClient:
     def from_settings(cls, settings: Settings) -> CaptureClient:
         """The client that the settings describe."""
         token = settings.api_token.get_secret_value() if settings.api_token else None
-        return cls(settings.capture_url, token, Spool(settings.spool_folder))
+        return cls(settings.capture_url, token, Spool(settings.spool_folder), redact=settings.capture_redaction)
 
     def __enter__(self) -> CaptureClient:
         return self
@@ -200,6 +204,10 @@ class CaptureClient:
 
         Messages without a time get that of the one before them, else now, so that a replay keeps it.
         """
+        if self._redact:
+            # The API does it too, but would see less: the spool is on the disk, and what is too large is cut here.
+            items = [_redacted(item) for item in batch.items]
+            batch = CaptureBatch(redact_session(batch.session), items, batch.finalize)
         bodies = list(make_bodies(batch, datetime.now(UTC)))
         try:
             return self._write_behind(bodies) if self._spool.files() else self._write_now(bodies)
@@ -428,6 +436,15 @@ def _json_bytes(value: Any) -> int:
 
 
 # Bodies
+
+
+def _redacted(item: MessageRecord | ToolResult) -> MessageRecord | ToolResult:
+    try:
+        return redact_item(item)
+    except RecursionError:
+        # What is nested too deeply to be looked at is left out.
+        item = replace(item, metadata=_clean(dict(item.metadata)))
+        return redact_item(replace(item, tool_args=_clean(item.tool_args)) if isinstance(item, MessageRecord) else item)
 
 
 def make_bodies(batch: CaptureBatch, now: datetime) -> Iterator[dict[str, Any]]:

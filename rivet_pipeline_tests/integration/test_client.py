@@ -345,3 +345,21 @@ def test_a_password_in_the_address_is_not_shown(spool: Spool) -> None:
     assert isinstance(outcome, Spooled)
     assert "127.0.0.1" in outcome.reason
     assert "secret" not in outcome.reason
+
+
+def test_with_redaction_no_secret_reaches_the_spool_or_the_wire(api: ScriptedApi, spool: Spool) -> None:
+    secret = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3gH6"
+    deep: Any = secret
+    for _ in range(3_000):
+        deep = [deep]
+    items = [
+        MessageRecord("1", "user", "x" * 15_990 + f" {secret} " + "y" * 900_000, created_at=AT),
+        MessageRecord("2", "tool", "", "T", {"deep": deep, "token": secret}, secret, created_at=AT),
+    ]
+    with CaptureClient(nobody(), None, spool, redact=True) as away:
+        away.write(CaptureBatch(SessionRecord("s:1", "a", "c", f"use {secret}", {"k": secret}), items))
+    assert not [file for file in spool.files() if b"ghp_" in file.path.read_bytes()]
+    with CaptureClient(api.url, None, spool) as client:
+        client.replay()
+    assert api.bodies[0]["title"] == "use [redacted:github_token]"
+    assert api.bodies[0]["messages"][0]["metadata"]["redacted"] == {"github_token": 1}

@@ -348,7 +348,8 @@ class _Watch:
 
     def _tend_server(self, server: EmbeddedServer) -> None:
         try:
-            if server.start():
+            # A program of ours that was started again may have been quicker than we.
+            if server.start() or self.server_failures:
                 self.console.print(f"Postgres had ended and was started again; its log is {server.log}.")
             self.server_failures = 0
         except StoreUnavailableError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rivet_pipeline.models.chat import strip_thinking
 from rivet_pipeline.models.protocols import ChatAnswer, ModelError
+from rivet_pipeline.models.texts import strip_thinking
 from rivet_pipeline.summaries.chat_summarizer import ChatSummarizer, checked
 from rivet_pipeline_tests.unit.summary_samples import leaf_request
 

@@ -7,9 +7,11 @@ whether an answer is a good summary, in the rooms that ask.
 from __future__ import annotations
 
 import random
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import httpx
@@ -184,8 +186,13 @@ class OpenAIChat:
         try:
             loopback = httpx.URL(endpoint.url).host in {"127.0.0.1", "::1", "localhost"}
             with (
-                # A proxy of the environment is never the way to this machine itself.
-                httpx.Client(transport=self._transport, timeout=timeout, trust_env=not loopback) as client,
+                httpx.Client(
+                    transport=self._transport,
+                    timeout=timeout,
+                    verify=_tls(),
+                    # A proxy of the environment is never the way to this machine itself.
+                    trust_env=not loopback,
+                ) as client,
                 client.stream("POST", endpoint.url, json=payload, headers=headers) as response,
             ):
                 return response, self._read(response, endpoint, deadline)
@@ -222,6 +229,12 @@ class OpenAIChat:
         return ModelError(
             "transient", "timeout", f"no answer from {endpoint.shown} within its time of {self._deadline_seconds:g} s"
         )
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Read once: loading the certificates takes longer than a request to a server nearby."""
+    return httpx.create_ssl_context()
 
 
 def _after_others(failed: Sequence[tuple[Endpoint, ModelError]], *, fallback: bool) -> ModelError:

@@ -29,6 +29,10 @@ _MOST_OUTPUT = 64 * 1024
 _TOKEN = re.compile(r"[!-~]{1,16384}")
 
 
+#: Shorter keys (`none`, `key`: what servers without one are given) are words that an error may need.
+_SECRET_LENGTH = 8
+
+
 class Credential(Protocol):
     """Where a client's bearer token comes from. Safe to share among threads."""
 
@@ -41,7 +45,7 @@ class Credential(Protocol):
         ...
 
     def hide(self, text: str) -> str:
-        """The text with every token of this credential replaced by `***`."""
+        """The text with the token replaced by `***`, unless it is too short to be a secret."""
         ...
 
 
@@ -63,7 +67,7 @@ class FixedKey:
 
     def hide(self, text: str) -> str:
         """See `Credential`."""
-        return text.replace(self._key, "***") if self._key else text
+        return _hidden(text, self._key)
 
 
 class TokenCommand:
@@ -117,8 +121,7 @@ class TokenCommand:
 
     def hide(self, text: str) -> str:
         """See `Credential`."""
-        token = self._token
-        return text.replace(token, "***") if token else text
+        return _hidden(text, self._token)
 
     def _ask(self) -> str:
         try:
@@ -149,6 +152,10 @@ class TokenCommand:
     def _failed(self, what: str) -> ModelError:
         # Only the program is named: its arguments may hold a secret.
         return ModelError("permanent", "token-command", f"the token command {self._arguments[0]} {what}")
+
+
+def _hidden(text: str, secret: str | None) -> str:
+    return text.replace(secret, "***") if secret is not None and len(secret) >= _SECRET_LENGTH else text
 
 
 class _TooMuchError(Exception):

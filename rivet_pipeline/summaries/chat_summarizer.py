@@ -27,9 +27,6 @@ _REPETITION_MIN = 1_000
 
 _ECHO_CHARACTERS = 300
 
-#: A copy shorter than this may be a sentence that both have.
-_ECHO_MIN = 80
-
 #: From this share of an answer on, sentences of the rules are an echo of them and no quotation.
 _RULES_SHARE = 0.3
 
@@ -223,7 +220,7 @@ def _repeats(text: str) -> bool:
 
 def _echoes(text: str, source: str) -> bool:
     start = " ".join(text.split())[:_ECHO_CHARACTERS]
-    return len(start) >= _ECHO_MIN and start in " ".join(source.split())
+    return len(start) == _ECHO_CHARACTERS and start in " ".join(source.split())
 
 
 def _echoes_rules(text: str, rules: str) -> bool:

@@ -182,7 +182,7 @@ class Settings(BaseSettings):
         validation_alias="RIVETOS_COMPACTOR_TOKEN_TTL_MS",
         description="How long, in milliseconds, its token is used before the command is asked again; at once on a 401.",
     )
-    compactor_fallbacks: SecretStr | None = Field(
+    compactor_fallbacks: str | None = Field(
         default=None,
         validation_alias="RIVETOS_COMPACTOR_FALLBACKS",
         description="Chat servers that stand in, in order, when the one before is down, busy or refuses the key, the "

@@ -114,8 +114,10 @@ def _credential(
 
 def _fallbacks(settings: Settings, first: Endpoint) -> list[Endpoint]:
     """The services that stand in. The first service's token goes to its own address alone."""
-    keys = {_same(address): key for address, key in _entries("RIVETOS_COMPACTOR_FALLBACK_KEYS", settings) if key}
-    entries = _entries("RIVETOS_COMPACTOR_FALLBACKS", settings)
+    secret = settings.compactor_fallback_keys
+    listed = _entries("RIVETOS_COMPACTOR_FALLBACK_KEYS", secret.get_secret_value() if secret else None, needed=True)
+    keys = {_same(address): key for address, key in listed}
+    entries = _entries("RIVETOS_COMPACTOR_FALLBACKS", settings.compactor_fallbacks)
     known = {_same(address) for address, _ in entries}
     if not keys.keys() <= known:
         raise InvalidInputError(
@@ -129,19 +131,20 @@ def _fallbacks(settings: Settings, first: Endpoint) -> list[Endpoint]:
     return endpoints
 
 
-def _entries(variable: str, settings: Settings) -> list[tuple[str, str]]:
-    """The pairs of a list `url|word,url|word`; the word is empty where it is left out. Raises `InvalidInputError`."""
-    keys = variable.endswith("_KEYS")
-    value = settings.compactor_fallback_keys if keys else settings.compactor_fallbacks
+def _entries(variable: str, value: str | None, *, needed: bool = False) -> list[tuple[str, str]]:
+    """The pairs of a list `url|word,url|word`; a word that is not `needed` may be left out and is empty then.
+
+    Raises `InvalidInputError`.
+    """
     pairs = []
-    for number, entry in enumerate(value.get_secret_value().split(",") if value else [], 1):
+    for number, entry in enumerate((value or "").split(","), 1):
         address, mark, word = (part.strip() for part in entry.partition("|"))
         if not address and not word:
             continue
         # Entries are told by their number: they may hold a key.
         if not address.startswith(("http://", "https://")):
             raise InvalidInputError(variable, f"entry {number} has no address; write https://host/v1|…")
-        if (keys or mark) and not word:
+        if (needed or mark) and not word:
             raise InvalidInputError(variable, f"entry {number} has nothing behind its address")
         pairs.append((address, word))
     return pairs

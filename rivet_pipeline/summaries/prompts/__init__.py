@@ -36,14 +36,15 @@ _RULE = "-" * 40
 #: The beginnings of the lines that this module writes around the sources.
 _FRAME = (
     r"\[(?:#|Leaf\s*#|Branch\s*#)\s*\d|\[conversation\]|\[rivet-pipeline\b|\[\.\.\. \d+ characters left out"
-    r"|transcript\s+\S+\s+(?:begins|ends)\b|\(tool (?:call|result)\)|-{20,}+\s*$"
+    r"|transcript\s+\S+\s+(?:begins|ends)\b|\(tool (?:call|result)\)"
+    r"|-{20,}+[ \t]*+(?:[\n\r\x85\u2028\u2029]|\Z)"
 )
 #: A line of a source that would look like one of them, with the invisible characters it may begin with.
 _FORGED = re.compile(
     r"(?:\A|(?<=[\n\r\x85\u2028\u2029]))"
     r"([ \t\xa0\xad\u1680\u2000-\u200f\u202a-\u202f\u205f-\u2064\u2066-\u2069\u3000\ufeff]*+)"
     rf"(?=\\*+(?:{_FRAME}))",
-    re.IGNORECASE | re.MULTILINE,
+    re.IGNORECASE,
 )
 
 
@@ -126,4 +127,5 @@ def quoted(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(clean_outgoing(text).split())[:TITLE_LIMIT]
+    line = " ".join(clean_outgoing(text).split())
+    return line if len(line) <= TITLE_LIMIT else f"{line[: TITLE_LIMIT - 1]}…"

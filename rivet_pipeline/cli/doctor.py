@@ -248,7 +248,8 @@ def _chat(settings: Settings) -> Iterator[Check]:
         yield Check("chat server", "fail", f"does not answer: {reason}", "check RIVETOS_COMPACTOR_URL")
         return
     if answer.status_code in {401, 403}:
-        yield Check("chat server", "fail", f"refuses the key ({answer.status_code})", "check RIVETOS_COMPACTOR_API_KEY")
+        action = "check RIVETOS_COMPACTOR_API_KEY, or what RIVETOS_COMPACTOR_TOKEN_COMMAND prints"
+        yield Check("chat server", "fail", f"refuses the key ({answer.status_code})", action)
     elif settings.compactor_model in answer.text:
         yield Check("chat server", "ok", f"answers and offers {settings.compactor_model}")
     else:

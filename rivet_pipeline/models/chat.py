@@ -226,9 +226,8 @@ class OpenAIChat:
         return b"".join(parts)
 
     def _timed_out(self, endpoint: Endpoint) -> ModelError:
-        return ModelError(
-            "transient", "timeout", f"no answer from {endpoint.shown} within its time of {self._deadline_seconds:g} s"
-        )
+        whole = f"{self._deadline_seconds:g} s for all services and retries"
+        return ModelError("transient", "timeout", f"no answer from {endpoint.shown} in its time ({whole})")
 
 
 @cache

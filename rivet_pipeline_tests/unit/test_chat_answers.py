@@ -105,10 +105,10 @@ def test_the_language_is_that_of_the_quoted_texts_and_not_of_the_prompt() -> Non
         "Errors of the upload were traced to `proxy.conf`; the limit was raised to 20 MB.",
         "Sorry-page and login page were merged into `pages.py` on 2026-04-18T12:00Z by opus/assistant.",
         (
-            '**Settings**\n- The file `config.json` was changed to:\n```json\n{"port": 5174, "host": "127.0.0.1"}\n```\n'
-            "- 2026-04-18T12:04Z opus/user: asked to keep the port, since the firewall lets no other through to it."
+            '**Settings**\n- The file `config.json` was changed to:\n```json\n{"port": 5174, "host": "::1"}\n```\n'
+            "- 2026-04-18T12:04Z opus/user: asked to keep the port, the firewall lets no other through."
         ),
-        "- [#03 2026-04-18T12:02Z opus/user] asked for pnpm\n- [#04 2026-04-18T12:03Z opus/assistant] switched to it",
+        "- [#03 2026-04-18T12:02Z opus/user] asked for pnpm\n- [#04 2026-04-18T12:03Z opus/assistant] did it",
         "[2026-04-18T12:02Z opus/user]: asked for pnpm 9.1.0 instead of npm [never to be changed again]",
         (
             "**Parser**\n- It now drops `<think>` blocks and `<tool_call>` tags:\n```\n<tool_call>{}</tool_call>\n"
@@ -117,7 +117,7 @@ def test_the_language_is_that_of_the_quoted_texts_and_not_of_the_prompt() -> Non
         "**Roles**\n- User: chose pnpm.\n- Assistant: switched to pnpm 9.1.0.\n- User: confirmed it.",
         "**Reviewers**\n- \u738b\u5c0f\u660e and \u674e\u96f7 approved the change of `a.py` on 2026-04-18T12:00Z.",
         (
-            '**Prompt**\n- 2026-04-18T12:00Z opus/user: wanted the rule "No length limit and no padding." in `leaf.md`.\n'
+            '**Prompt**\n- 2026-04-18T12:00Z opus/user: wanted "No length limit and no padding." in `leaf.md`.\n'
             "- 2026-04-18T12:05Z opus/assistant: added it with a test, and committed both as 3f2a91c."
         ),
         "None of the three options was taken: the user wanted to think about them until Monday.",

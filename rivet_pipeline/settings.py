@@ -178,6 +178,17 @@ class Settings(BaseSettings):
     embed_api_key: SecretStr | None = Field(
         default=None, validation_alias="RIVETOS_EMBED_API_KEY", description="Bearer key for the embedding server."
     )
+    embed_token_command: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_EMBED_TOKEN_COMMAND",
+        description="A command that prints the embedding server's bearer token, instead of a key; run without a shell.",
+    )
+    embed_token_ttl_ms: int = Field(
+        default=300_000,
+        ge=0,
+        validation_alias="RIVETOS_EMBED_TOKEN_TTL_MS",
+        description="How long, in milliseconds, its token is used before the command is asked again; at once on a 401.",
+    )
     embed_chars_per_chunk: int = Field(
         default=2000,
         ge=200,
@@ -213,11 +224,33 @@ class Settings(BaseSettings):
     compactor_api_key: SecretStr | None = Field(
         default=None, validation_alias="RIVETOS_COMPACTOR_API_KEY", description="Bearer key for the chat server."
     )
+    compactor_token_command: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_COMPACTOR_TOKEN_COMMAND",
+        description="A command that prints the chat server's bearer token, instead of a key; run without a shell.",
+    )
+    compactor_token_ttl_ms: int = Field(
+        default=300_000,
+        ge=0,
+        validation_alias="RIVETOS_COMPACTOR_TOKEN_TTL_MS",
+        description="How long, in milliseconds, its token is used before the command is asked again; at once on a 401.",
+    )
+    compactor_fallbacks: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_COMPACTOR_FALLBACKS",
+        description="Chat servers that stand in, in order, when the one before is down, busy or refuses the key, the "
+        "payment or the model: `url` or `url|model`, separated by commas.",
+    )
+    compactor_fallback_keys: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_COMPACTOR_FALLBACK_KEYS",
+        description="Bearer keys of those servers: `url|key`, separated by commas. No server is sent another's key.",
+    )
     model_deadline_seconds: float = Field(
         default=3600.0,
         gt=0,
         validation_alias="RIVETOS_MODEL_DEADLINE_SECONDS",
-        description="How long one call to the chat server, its retries included, may take.",
+        description="How long one call to the chat server, its retries and fallbacks included, may take.",
     )
 
     @field_validator(

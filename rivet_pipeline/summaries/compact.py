@@ -226,8 +226,8 @@ class _Work:
             draft = self._summarizer.summarize(request)
             if not clean_text(draft.text).strip():
                 raise ModelError("content", "empty", "the summarizer gave no text")
-        except ModelError:
-            tally.model_calls += 1
+        except ModelError as error:
+            tally.model_calls += error.calls
             raise
         except Exception as error:
             # One conversation that our own code can not take must not stop all others; the ledger shows it.
@@ -256,6 +256,7 @@ class _Work:
             "ungrounded": [clean_text(token) for token in missing],
             "metadata": Jsonb(
                 {
+                    **({"answered_by": clean_text(draft.answered_by)} if draft.answered_by else {}),
                     "seconds": round(seconds, 3),
                     "calls": draft.calls,
                     "prompt_tokens": draft.prompt_tokens,
@@ -331,6 +332,11 @@ class _Work:
     def _failed(self, item: str, error: ModelError, day: date) -> bool:
         """Records a failure: the item's own, or the service's, for which the whole stage rests. True for the former."""
         mine = error.cause == "content"
+        if mine and error.fallback:
+            # A stand-in's bad answer says nothing of the configured model: the item is tried until that one is back.
+            error = ModelError(
+                "transient", error.name, f"{error.detail} (by a fallback)", retry_after=error.retry_after
+            )
         with self._connection.transaction():
             record_failure(self._connection, stage=self.stage, item=item if mine else SERVICE, error=error, day=day)
         self.report.days[day].failures += 1

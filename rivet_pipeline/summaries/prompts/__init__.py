@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from rivet_pipeline.models.texts import clean_outgoing
 from rivet_pipeline.summaries.types import Kind, SourceMessage, SourceSummary, SummaryRequest, minute
 from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
 
@@ -26,7 +28,24 @@ RESULT_HEAD, RESULT_TAIL = 4_000, 2_000
 #: A message is quoted whole up to this length; ten of them still fit a context of 128k tokens.
 CONTENT_HEAD, CONTENT_TAIL = 36_000, 12_000
 
+#: Characters of a title that are shown: it is often somebody's whole first message.
+TITLE_LIMIT = 200
+
 _RULE = "-" * 40
+
+#: The beginnings of the lines that this module writes around the sources.
+_FRAME = (
+    r"\[(?:#|Leaf\s*#|Branch\s*#)\s*\d|\[conversation\]|\[rivet-pipeline\b|\[\.\.\. \d+ characters left out"
+    r"|transcript\s+\S+\s+(?:begins|ends)\b|\(tool (?:call|result)\)"
+    r"|-{20,}+[ \t]*+(?:[\n\r\x85\u2028\u2029]|\Z)"
+)
+#: A line of a source that would look like one of them, with the invisible characters it may begin with.
+_FORGED = re.compile(
+    r"(?:\A|(?<=[\n\r\x85\u2028\u2029]))"
+    r"([ \t\xa0\xad\u1680\u2000-\u200f\u202a-\u202f\u205f-\u2064\u2066-\u2069\u3000\ufeff]*+)"
+    rf"(?=\\*+(?:{_FRAME}))",
+    re.IGNORECASE,
+)
 
 
 @cache
@@ -37,7 +56,7 @@ def system_prompt(kind: Kind) -> str:
 
 
 def user_text(request: SummaryRequest) -> str:
-    """Marker, preamble, and the sources between two fence lines that their own text can not contain."""
+    """Marker, preamble, and the sources between two fence lines that their own text can not contain or imitate."""
     entries = [_message_entry(number, message) for number, message in enumerate(request.messages, 1)]
     entries += [_summary_entry(request.kind, number, child) for number, child in enumerate(request.children, 1)]
     body = f"\n{_RULE}\n".join(entries)
@@ -53,9 +72,10 @@ def preamble(request: SummaryRequest) -> str:
     """The `[conversation]` header: id, agent, channel, title, span and counts."""
     conversation = request.conversation
     channel = conversation.channel + (f" [{conversation.channel_id}]" if conversation.channel_id else "")
-    lines = ["[conversation]", f"  id: {conversation.id}", f"  agent: {conversation.agent}", f"  channel: {channel}"]
+    lines = ["[conversation]", f"  id: {conversation.id}"]
+    lines += [f"  agent: {_one_line(conversation.agent)}", f"  channel: {_one_line(channel)}"]
     if conversation.title:
-        lines.append(f"  title: {' '.join(conversation.title.split())}")
+        lines.append(f"  title: {_one_line(conversation.title)}")
     lines.append(f"  span: {minute(request.earliest_at)} → {minute(request.latest_at)}")
     lines.append(f"  messages: {request.message_count}")
     if request.children:
@@ -64,12 +84,13 @@ def preamble(request: SummaryRequest) -> str:
 
 
 def _message_entry(number: int, message: SourceMessage) -> str:
-    header = f"[#{number:02d} {minute(message.created_at)} {message.agent}/{message.role}]"
+    author = f"{_one_line(message.agent)}/{_one_line(message.role)}"
+    header = f"[#{number:02d} {minute(message.created_at)} {author}]"
     parts = [header]
     if message.content.strip():
         parts.append(bounded(message.content, CONTENT_HEAD, CONTENT_TAIL))
     if message.tool_name:
-        parts.append(f"(tool call) {message.tool_name} {_arguments(message.tool_args)}".rstrip())
+        parts.append(f"(tool call) {_one_line(message.tool_name)} {_arguments(message.tool_args)}".rstrip())
     if message.tool_result and message.tool_result.strip():
         parts.append(f"(tool result)\n{bounded(message.tool_result, RESULT_HEAD, RESULT_TAIL)}")
     return "\n".join(parts)
@@ -78,7 +99,7 @@ def _message_entry(number: int, message: SourceMessage) -> str:
 def _summary_entry(kind: Kind, number: int, child: SourceSummary) -> str:
     name = "Leaf" if kind == "branch" else "Branch"
     span = f"{minute(child.earliest_at)} → {minute(child.latest_at)}"
-    return f"[{name} #{number:02d} {span} | {child.message_count} messages]\n{child.content}"
+    return f"[{name} #{number:02d} {span} | {child.message_count} messages]\n{quoted(child.content)}"
 
 
 def _arguments(value: Any) -> str:
@@ -89,9 +110,22 @@ def _arguments(value: Any) -> str:
 
 
 def bounded(text: str, head: int, tail: int) -> str:
-    """The text, or its head and tail around a line that says how many characters were left out."""
+    """The text as it is quoted, or its head and tail around a line that says how many characters were left out."""
     left_out = len(text) - head - tail
     if left_out <= 0:
-        return text
-    end = text[len(text) - tail :] if tail else ""
-    return f"{text[:head]}\n[... {left_out} characters left out here ...]\n{end}".rstrip("\n")
+        return quoted(text)
+    end = quoted(text[len(text) - tail :]) if tail else ""
+    return f"{quoted(text[:head])}\n[... {left_out} characters left out here ...]\n{end}".rstrip("\n")
+
+
+def quoted(text: str) -> str:
+    """The text with a backslash before every line that looks like a line of the prompt's own frame.
+
+    One that begins with backslashes already gets one more, so that two texts never become the same.
+    """
+    return _FORGED.sub(r"\1\\", clean_outgoing(text))
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(clean_outgoing(text).split())
+    return line if len(line) <= TITLE_LIMIT else f"{line[: TITLE_LIMIT - 1]}…"

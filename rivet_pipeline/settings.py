@@ -186,6 +186,12 @@ class Settings(BaseSettings):
     compactor_api_key: SecretStr | None = Field(
         default=None, validation_alias="RIVETOS_COMPACTOR_API_KEY", description="Bearer key for the chat server."
     )
+    tool_text_model: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_TOOL_TEXT_MODEL",
+        description="The model of the chat server that says in a sentence what a tool call did: one request a call. "
+        "Unset: `RIVETOS_COMPACTOR_MODEL`. `none`: no model, the sentence is made of the call's name and arguments.",
+    )
     model_deadline_seconds: float = Field(
         default=3600.0,
         gt=0,

@@ -120,7 +120,8 @@ def duplicate_events(connection: Connection, since: date) -> Finding:
 _SAME_ROWS = """
 SELECT {columns} FROM (
     SELECT conversation_id, created_at, role, text_hash, count(*) AS copies
-    FROM ros_messages WHERE captured_at >= %(since)s AND content <> '' AND NOT metadata ? 'clashes_with'
+    FROM ros_messages
+    WHERE captured_at >= %(since)s AND content <> '' AND NOT metadata ?| ARRAY['clashes_with', 'content_made_by']
     GROUP BY conversation_id, created_at, role, text_hash
 ) AS groups {tail}
 """

@@ -99,10 +99,11 @@ def test_the_call_is_quoted_as_data_within_bounds() -> None:
 def test_the_settings_choose_the_writer() -> None:
     assert isinstance(build_writer(Settings()), Renderer)
     assert writer_name(Settings()) == "rendering-1"
-    server = {"compactor_url": "http://127.0.0.1:1/v1", "compactor_model": "big"}
-    assert build_writer(Settings(**server)).name == "big"
-    assert build_writer(Settings(**server, tool_text_model="small")).name == "small"
-    assert isinstance(build_writer(Settings(**server, tool_text_model="none")), Renderer)
-    assert writer_name(Settings(**server, tool_text_model="none")) == "rendering-1"
+    url = "http://127.0.0.1:1/v1"
+    assert build_writer(Settings(compactor_url=url, compactor_model="big")).name == "big"
+    assert build_writer(Settings(compactor_url=url, compactor_model="big", tool_text_model="small")).name == "small"
+    without = Settings(compactor_url=url, compactor_model="big", tool_text_model="none")
+    assert isinstance(build_writer(without), Renderer)
+    assert writer_name(without) == "rendering-1"
     with pytest.raises(Exception, match="RIVETOS_COMPACTOR_MODEL"):
-        build_writer(Settings(compactor_url="http://127.0.0.1:1/v1"))
+        build_writer(Settings(compactor_url=url))

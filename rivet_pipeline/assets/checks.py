@@ -19,6 +19,7 @@ from rivet_pipeline.db.quality import (
     orphan_summaries,
     overdue_items,
     ungrounded_summaries,
+    untold_calls,
     wrong_width_embeddings,
 )
 from rivet_pipeline.stages import STAGES
@@ -123,6 +124,13 @@ default_checks: list[dg.AssetChecksDefinition] = [
         "no_duplicate_events",
         "No conversation holds the same words of the same instant under two event ids (captured in the last 7 days).",
         lambda connection: duplicate_events(connection, (datetime.now(UTC) - timedelta(days=7)).date()),
+        dg.AssetCheckSeverity.WARN,
+    ),
+    _check(
+        "tool_call_text",
+        "every_call_told",
+        "Every tool call without words of its own has a text, once its conversation has been silent for an hour.",
+        untold_calls,
         dg.AssetCheckSeverity.WARN,
     ),
     _check(

@@ -26,11 +26,13 @@ default_assets = [
 ]
 default_jobs: list[Any] = [
     jobs.refine_days,
+    jobs.tell_calls_days,
     jobs.resummarize_days,
     jobs.reembed_days,
     jobs.refresh_lexicon,
     jobs.check_everything,
     jobs.housekeeping,
+    jobs.retry_failed,
 ]
 default_schedules = [
     schedules.idle_conversations,

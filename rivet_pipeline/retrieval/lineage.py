@@ -215,7 +215,8 @@ _MESSAGE = f"""m.id, m.created_at, m.agent, m.role, m.tool_name, left(m.content,
 def _message(row: dict[str, Any], budget: Budget) -> LineageMessage:
     said = first_line(row["content"], budget.excerpt)
     if not said:
-        said = first_line(f"[{row['tool_name'] or 'result'}] {row['tool_result'] or ''}", budget.excerpt)
+        answered = first_line(row["tool_result"] or "", budget.excerpt)
+        said = first_line(f"[{row['tool_name'] or 'result'}] {answered}", budget.excerpt)
     return LineageMessage(
         row["id"], row["created_at"], row["agent"], row["role"], row["tool_name"], said, row["made_by"]
     )

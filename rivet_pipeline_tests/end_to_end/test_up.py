@@ -100,7 +100,14 @@ def test_one_command_ends_with_an_answer_and_both_addresses(up: Up) -> None:
 def test_dagster_shows_the_days_as_materialised_partitions(up: Up) -> None:
     days = up.rows("SELECT count(DISTINCT day) AS days FROM ros_conversations")[0]["days"]
     assert days >= 10
-    for asset in ("messages", "message_embeddings", "leaf_summaries", "root_summaries", "summary_embeddings"):
+    for asset in (
+        "messages",
+        "tool_call_text",
+        "message_embeddings",
+        "leaf_summaries",
+        "root_summaries",
+        "summary_embeddings",
+    ):
         node = up.graphql(_PARTITIONS, key={"path": [asset]})["assetNodeOrError"]
         assert node["partitionStats"]["numMaterialized"] >= days, asset
         assert node["partitionStats"]["numFailed"] == 0, asset

@@ -144,7 +144,7 @@ def test_a_message_without_a_summary_says_so(connection: Connection) -> None:
     lineage = read_lineage(connection, call)
     assert lineage is not None
     assert lineage.message is not None
-    assert lineage.message.excerpt == "[Grep]"
+    assert lineage.message.excerpt == "[Grep] found it"
 
 
 def test_a_summary_without_sources_is_shown_with_what_is_missing(connection: Connection) -> None:

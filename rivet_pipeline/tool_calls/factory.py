@@ -13,8 +13,8 @@ from rivet_pipeline.tool_calls.types import Writer
 NO_MODEL = "none"
 
 #: A sentence is asked for in front of embeddings and summaries: a server that does not answer in this time, in seconds,
-#: counts as down.
-DEADLINE_SECONDS = 30.0
+#: counts as down. After that the failure ledger decides when it is asked again, more and more rarely.
+DEADLINE_SECONDS = 20.0
 
 
 def build_writer(settings: Settings) -> Writer:

@@ -246,6 +246,12 @@ class Settings(BaseSettings):
         validation_alias="RIVETOS_COMPACTOR_FALLBACK_KEYS",
         description="Bearer keys of those servers: `url|key`, separated by commas. No server is sent another's key.",
     )
+    tool_text_model: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_TOOL_TEXT_MODEL",
+        description="The model of the chat server that says in a sentence what a tool call did: one request a call. "
+        "Unset: `RIVETOS_COMPACTOR_MODEL`. `none`: no model, the sentence is made of the call's name and arguments.",
+    )
     model_deadline_seconds: float = Field(
         default=3600.0,
         gt=0,

@@ -19,6 +19,7 @@ from rivet_pipeline.db.quality import (
     orphan_summaries,
     overdue_items,
     ungrounded_summaries,
+    untold_calls,
     wrong_width_embeddings,
 )
 from rivet_pipeline.settings import get_settings
@@ -142,6 +143,13 @@ default_checks: list[dg.AssetChecksDefinition] = [
         "captures_delivered",
         "No capture of this machine has waited for the API for more than ten minutes, and none was refused.",
         _undelivered,
+        dg.AssetCheckSeverity.WARN,
+    ),
+    _check(
+        "tool_call_text",
+        "every_call_told",
+        "Every tool call without words of its own has a text, once its conversation has been silent for an hour.",
+        untold_calls,
         dg.AssetCheckSeverity.WARN,
     ),
     _check(

@@ -28,6 +28,11 @@ COMMANDS = {
     "stats": ("stats", "stats_command", "Show what the memory holds and what waits for the pipeline."),
     "redact": ("redact", "redact_command", "Take a secret out of what is stored."),
     "migrate-lcm": ("migrate_lcm", "migrate_lcm_command", "Move a Lossless Context Management store into the memory."),
+    "memory": (
+        "memory",
+        "memory_app",
+        "Look into the pipeline's work, retry what failed, trace a summary to its words.",
+    ),
     "doctor": ("doctor", "doctor_command", "Check what the memory needs, and say what to do."),
     "hook": ("hook", "hook_command", "Capture one event of an agent; called by its hooks."),
     "hooks": ("hooks", "hooks_app", "Install the hooks of agents, so that they are captured while they run."),

@@ -38,6 +38,9 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 #: What `_Clock` says about a time, as metadata.
 _TIME_NOTES = frozenset({"time_source", "event_ts"})
 
+#: What only the stage that makes texts for tool calls may say: nobody takes such a text for captured words.
+_OURS = frozenset({"content_made_by", "content_made_at"})
+
 _MAX_TITLE = 500
 
 #: Up to this many items a batch is sent as a pipeline of statements, which saves waiting for each answer. The rows of a
@@ -358,6 +361,8 @@ def _found_conversation(answer: Cursor[DictRow]) -> tuple[UUID, datetime | None]
 def _row(item: MessageRecord | ToolResult, placed: tuple[datetime, dict[str, str]], cap: int | None) -> _Row:
     created_at, time_note = placed
     metadata: dict[str, Any] = {**clean_json(dict(item.metadata)), **time_note}
+    for name in _OURS:
+        metadata.pop(name, None)
     tool_result = None if item.tool_result is None else clean_text(item.tool_result)
     content = clean_text(item.content) if isinstance(item, MessageRecord) else ""
     if cap is not None:
@@ -605,7 +610,7 @@ def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tup
     connection.execute(
         """
         DELETE FROM ros_failures AS f USING ros_messages AS m
-        WHERE f.stage = 'message_embeddings' AND f.item = m.id::text
+        WHERE f.stage IN ('message_embeddings', 'tool_call_text') AND f.item = m.id::text
           AND m.conversation_id = %s AND m.event_id = ANY(%s)
         """,
         [conversation_id, list(fills)],

@@ -36,6 +36,9 @@ IMPORT_VERSION = 1
 #: A source that has not changed for this long, in seconds, is taken as no longer written.
 SETTLED_AFTER = 60.0
 
+#: What a reader raises that meets something nobody thought of.
+DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
 #: Called with the file being read, the bytes done so far and the bytes there are.
 Progress = Callable[[Path, int, int], None]
 
@@ -241,6 +244,9 @@ class Importer:
                 batches.take(item)
         except OSError as error:
             report.status, report.problem = "unreadable", error.strerror or str(error)
+        except DEFECTS as error:
+            # A file that our own code can not take must not stop all others.
+            report.status, report.problem = "unreadable", f"{type(error).__name__}: {error}"
         batches.flush()
         return report
 

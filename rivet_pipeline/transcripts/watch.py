@@ -17,7 +17,7 @@ import psycopg
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import RivetError, StoreUnavailableError
-from rivet_pipeline.transcripts.importer import SETTLED_AFTER, Importer, shown, walk
+from rivet_pipeline.transcripts.importer import DEFECTS, SETTLED_AFTER, Importer, shown, walk
 from rivet_pipeline.transcripts.lines import COMPRESSIONS
 from rivet_pipeline.transcripts.readers import detect
 from rivet_pipeline.transcripts.reading import Reader, SourceState
@@ -151,6 +151,8 @@ class Watcher:
             reader, problem = detect(path), None
         except OSError as error:
             reader, problem = None, error.strerror or str(error)
+            # To be tried again, whatever its size.
+            size = -1
         self._sources[path] = _Source(path.resolve(), reader, size=size)
         if problem is not None:
             self._complain(path, problem)
@@ -203,6 +205,8 @@ class Watcher:
             source.follower = follower
         except OSError as error:
             self._complain(source.path, error.strerror or str(error))
+        except DEFECTS as error:
+            self._complain(source.path, f"{type(error).__name__}: {error}")
 
     def _make_room(self) -> None:
         open_ones = [source for source in self._sources.values() if source.follower is not None]

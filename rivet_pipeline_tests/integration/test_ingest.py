@@ -428,7 +428,7 @@ def test_a_call_under_the_id_of_somebodys_words_changes_nothing_of_them(connecti
 def test_another_result_of_a_known_call_is_kept_beside_the_first(connection: Connection, together: bool) -> None:
     session = SessionRecord("test:s", "opus", "test")
     call = MessageRecord("c", "tool", "", "Bash", {"command": "ls"}, created_at=NOON)
-    items = [
+    items: list[MessageRecord | ToolResult] = [
         call,
         ToolResult(session, "c", "first"),
         ToolResult(session, "c", "second"),

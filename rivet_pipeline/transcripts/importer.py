@@ -37,7 +37,7 @@ IMPORT_VERSION = 1
 SETTLED_AFTER = 60.0
 
 #: What a reader raises that meets something nobody thought of.
-DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 #: Called with the file being read, the bytes done so far and the bytes there are.
 Progress = Callable[[Path, int, int], None]

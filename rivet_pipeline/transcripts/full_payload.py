@@ -12,7 +12,7 @@ import socket
 import sqlite3
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
@@ -42,10 +42,12 @@ _LENGTH_KEYS = {
     "tool_result": "full_tool_result_length",
 }
 
-#: complete: nothing was cut. recovered: read back. gone: the file is no more. elsewhere: it is on another machine.
-#: changed: it does not hold these words any more. unreadable: it can not be read. no_pointer: no file was noted.
-#: redacted: the words were taken out on purpose.
-Status = Literal["complete", "recovered", "gone", "elsewhere", "changed", "unreadable", "no_pointer", "redacted"]
+#: complete: nothing was cut. kept: it came whole by an import and is stored. recovered: read back. gone: the file is no
+#: more. elsewhere: it is on another machine. changed: it does not hold these words any more. unreadable: it can not be
+#: read. no_pointer: no file was noted. redacted: the words were taken out on purpose.
+Status = Literal[
+    "complete", "kept", "recovered", "gone", "elsewhere", "changed", "unreadable", "no_pointer", "redacted"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class StoredMessage:
     tool_args: Any
     tool_result: str | None
     metadata: Mapping[str, Any]
+    #: Its parts in full, as far as they came later than the cut ones.
+    whole: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,11 @@ def load_message(connection: Connection, message_id: UUID) -> StoredMessage | No
     row = connection.execute(
         """
         SELECT m.id, m.event_id, c.session_key, m.agent, m.role, m.content, m.tool_name, m.tool_args, m.tool_result,
-               m.metadata
+               m.metadata,
+               jsonb_strip_nulls(jsonb_build_object('content', f.content, 'tool_result', f.tool_result))
+               || CASE WHEN f.tool_args IS NULL THEN '{}' ELSE jsonb_build_object('tool_args', f.tool_args) END AS whole
         FROM ros_messages AS m JOIN ros_conversations AS c ON c.id = m.conversation_id
+        LEFT JOIN ros_full_texts AS f ON f.message_id = m.id
         WHERE m.id = %s
         """,
         [message_id],
@@ -185,6 +192,10 @@ def _arguments(value: Any) -> str | None:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
 
 
+def _kept(value: Any) -> str | None:
+    return None if value is None else _arguments(value)
+
+
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
@@ -210,6 +221,9 @@ def _recover(message: StoredMessage, max_line: int, here: str) -> _Answer:
         return _only("redacted")
     if metadata.get("truncated") is not True:
         return _only("complete")
+    kept = {name: text for name in _LENGTH_KEYS if (text := _kept(message.whole.get(name))) is not None}
+    if kept.keys() >= {name for name, key in _LENGTH_KEYS.items() if metadata.get(key) is not None} and kept:
+        return _Answer("kept", None, kept)
     pointer = _pointer(metadata)
     if pointer is None:
         return _only("no_pointer")

@@ -166,6 +166,8 @@ class _Plan:
 
     inserts: dict[str, _Row] = field(default_factory=dict)
     fills: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    #: Rows that say in full what stands cut in the store, by event id.
+    wholes: dict[str, _Row] = field(default_factory=dict)
     known: int = 0
     clashed: int = 0
     keep_clashes: bool = True
@@ -218,6 +220,7 @@ def write_batch(
         plan = _plan(rows, items, stored, keep_clashes=extra.keep_clashes)
         _insert(connection, conversation_id, session, plan.inserts.values(), copy=not pipelined)
         _fill(connection, conversation_id, plan.fills)
+        _keep_whole(connection, conversation_id, plan.wholes)
         _touch(connection, conversation_id, plan, times, finalize=finalize)
         event_ids = tuple(row.event_id for row in rows)
         ids = _ids(connection, conversation_id, event_ids) if extra.with_ids else ()
@@ -565,9 +568,13 @@ def _plan_message(plan: _Plan, row: _Row, stored: Mapping[str, _Saying]) -> None
     there = _there(plan, row.event_id, stored)
     if there is None:
         plan.inserts[row.event_id] = row
-    elif not _saying(row).repeats(there):
+        return
+    saying = _saying(row)
+    if not saying.repeats(there):
         _plan_clash(plan, row, stored)
-    elif row.tool_result is not None:
+        return
+    _plan_whole(plan, row, saying, stored)
+    if row.tool_result is not None:
         _plan_fill(plan, row, there)
     else:
         plan.known += 1
@@ -578,6 +585,7 @@ def _plan_result(plan: _Plan, row: _Row, stored: Mapping[str, _Saying]) -> None:
     call, orphan_id = _there(plan, row.event_id, stored), result_event_id(row.event_id)
     orphan = _there(plan, orphan_id, stored)
     if call is not None and saying.result_repeats(call):
+        _plan_whole(plan, row, saying, stored)
         _plan_fill(plan, row, call)
     elif orphan is not None and saying.result_repeats(orphan):
         # It came before its call did.
@@ -606,6 +614,18 @@ def _plan_fill(plan: _Plan, row: _Row, there: _Saying) -> None:
     plan.known += 1
     if pending is None and there.result is None and row.event_id not in plan.fills:
         plan.fills[row.event_id] = (row.tool_result, {**metadata, "pending_result": False})
+
+
+def _plan_whole(plan: _Plan, row: _Row, saying: _Saying, stored: Mapping[str, _Saying]) -> None:
+    """Keeps what a row says in full when what is stored of it was cut, as live capture does."""
+    there = stored.get(row.event_id)
+    if there is None or not there.truncated or saying.truncated or saying.redacted or there.redacted:
+        return
+    known = plan.wholes.get(row.event_id)
+    if known is None:
+        plan.wholes[row.event_id] = row
+    elif known.tool_result is None:
+        known.tool_result = row.tool_result
 
 
 def _plan_clash(plan: _Plan, row: _Row, stored: Mapping[str, _Saying]) -> None:
@@ -691,6 +711,36 @@ def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tup
         """,
         [conversation_id, list(fills)],
     )
+
+
+def _keep_whole(connection: Connection, conversation_id: UUID, rows: Mapping[str, _Row]) -> None:
+    if not rows:
+        return
+    values = [
+        (
+            row.content or None,
+            None if row.tool_args is None else Jsonb(row.tool_args),
+            row.tool_result,
+            conversation_id,
+            event_id,
+        )
+        for event_id, row in rows.items()
+        if row.content or row.tool_args is not None or row.tool_result is not None
+    ]
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            """
+            INSERT INTO ros_full_texts (message_id, content, tool_args, tool_result)
+            SELECT m.id, w.content, w.tool_args, w.tool_result
+            FROM (SELECT %s::text AS content, %s::jsonb AS tool_args, %s::text AS tool_result) AS w
+            JOIN ros_messages AS m ON m.conversation_id = %s AND m.event_id = %s
+            ON CONFLICT (message_id) DO UPDATE SET
+                content = coalesce(ros_full_texts.content, excluded.content),
+                tool_args = coalesce(ros_full_texts.tool_args, excluded.tool_args),
+                tool_result = coalesce(ros_full_texts.tool_result, excluded.tool_result)
+            """,
+            values,
+        )
 
 
 def _touch(connection: Connection, conversation_id: UUID, plan: _Plan, clock: _Clock, *, finalize: bool) -> None:

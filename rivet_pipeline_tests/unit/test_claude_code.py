@@ -15,6 +15,7 @@ from rivet_pipeline.transcripts.readers.shared import HOST
 from rivet_pipeline.transcripts.reading import Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
+    Incomplete,
     Message,
     MessageRecord,
     ReadItem,
@@ -333,6 +334,15 @@ def test_the_compacting_agent_says_nothing_new(tmp_path: Path) -> None:
     rows = [
         row("user", "u1", "the user said this before", isSidechain=True, agentId="acompact-1"),
         row("assistant", "a1", [text("a summary")], isSidechain=True, agentId="acompact-1"),
+def test_a_queued_prompt_waits_while_a_row_may_repeat_it(tmp_path: Path) -> None:
+    start = [row("assistant", "a1", [text("busy")]), queue("enqueue", "go on"), queue("dequeue")]
+    read_all(tmp_path, start)
+    early = list(ClaudeCodeReader().read(tmp_path / "s1.jsonl", Reading("rivet-claude", abandoned=False)))
+    assert said(early) == [("assistant", "speech", "busy")]
+    assert isinstance(early[-1], Incomplete)
+    assert said(read_all(tmp_path, [*start, row("user", "u1", "go on")]))[1:] == [("user", "speech", "go on")]
+
+
     ]
     assert said(read_all(tmp_path, rows, "agent-acompact-1.jsonl")) == [
         ("user", "replay", "the user said this before"),

@@ -70,6 +70,7 @@ def test_a_prompt_that_never_came_to_the_model_is_kept_when_nothing_follows_any_
     waiting = read(path, settled=False)
     assert is_incomplete(waiting)
     assert said(waiting) == [("user", "speech", "hi")]
+    assert read(path, abandoned=False) == waiting
     settled = read(path)
     assert said(settled)[1:] == [("user", "speech", "stop")]
     write(path, META, prompt("hi"), append("hi"), prompt("stop", 1, "turn.steer"), append("stop", 2))

@@ -226,8 +226,10 @@ class _Transcript:
             made.append(Skipped(row.line, f"{row.type} without text"))
         return [*items, *made]
 
-    def finish(self) -> list[ReadItem]:
-        """What is left at the end: queued prompts that no later row repeated."""
+    def finish(self, *, abandoned: bool) -> list[ReadItem]:
+        """Queued prompts that no later row will repeat any more."""
+        if not abandoned:
+            return []
         waiting = [*self.expected, *([self.held] if self.held else [])]
         self.held = None
         self.expected.clear()

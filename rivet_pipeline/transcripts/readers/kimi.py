@@ -190,9 +190,9 @@ class _Wire:
             return [Skipped(line.number, kind or (f"older wire/{older}" if older else "without type"))]
         return list(handler(line)) or [Skipped(line.number, kind)]
 
-    def finish(self) -> Iterable[ReadItem]:
-        """Prompts that were typed and never came to the model."""
-        while self.prompts:
+    def finish(self, *, abandoned: bool) -> Iterable[ReadItem]:
+        """Prompts that were typed and will not come to the model any more."""
+        while abandoned and self.prompts:
             row, text = self.prompts.popleft()
             yield from self.teller.tell(row, split_prompt(text))
         yield from self.teller.finish()

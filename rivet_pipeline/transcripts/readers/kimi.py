@@ -53,6 +53,9 @@ _MAIN = "main"
 _CONTEXT_NAME = re.compile(r"context(?:_\d+)?\.jsonl")
 _CONTEXT_ROLES = frozenset({"system", "user", "assistant", "tool", "_checkpoint", "_usage", "_system_prompt"})
 
+#: Between these stands the state of the work tree, before the task of a sub-agent.
+_CONTEXT_START, _CONTEXT_END = "<git-context>", "</git-context>"
+
 _SCAN = 64 * 1024
 
 #: How many prompts may wait for the message that repeats them.
@@ -306,12 +309,19 @@ def _told(parts: Iterable[Part], kind: str, name: str) -> list[Part]:
     for part in parts:
         if not isinstance(part, Said):
             told.append(part)
+        elif name == "subagent" and _is_cut_context(part.text):
+            told.append(Said("system", "injected", part.text))
         elif kind in {"", "user"} or (kind, name) == ("system_trigger", "subagent"):
             told.extend(split_prompt(part.text))
         else:
             machinery: Kind = "notice" if kind == "background_task" else "injected"
             told.append(Said("system", machinery, part.text))
     return told
+
+
+def _is_cut_context(text: str) -> bool:
+    """Whether a text is what the harness puts before a sub-agent's task, cut before its end."""
+    return text.lstrip().startswith(_CONTEXT_START) and _CONTEXT_END not in text
 
 
 def _tool_result(event: dict[str, Any]) -> Result:

@@ -284,7 +284,7 @@ class _Session:
         cursor = self._cursors.load(str(path))
         if cursor.is_at(state) and not finalize:
             return None
-        how = Reading(reader.agent, self._settings.import_max_line, settled=finalize)
+        how = Reading(reader.agent, self._settings.import_max_line, settled=finalize, abandoned=finalize)
         tail = _Tail(path, reader, how, cursor)
         outbox = _Outbox(self._client, self, reader.harness)
         for item in tail.new_items():

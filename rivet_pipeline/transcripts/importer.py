@@ -26,7 +26,7 @@ from rivet_pipeline.errors import StoreUnavailableError
 from rivet_pipeline.transcripts.batches import Batches
 from rivet_pipeline.transcripts.lines import TOO_LONG
 from rivet_pipeline.transcripts.readers import detect, may_be_transcript
-from rivet_pipeline.transcripts.reading import Reader, Reading, SourceState
+from rivet_pipeline.transcripts.reading import ABANDONED_AFTER, Reader, Reading, SourceState
 from rivet_pipeline.transcripts.records import ReadItem
 from rivet_pipeline.transcripts.reports import FileReport, ImportReport
 
@@ -209,8 +209,15 @@ class Importer:
         known = ledger.unchanged(state)
         if known is not None:
             return known
-        settled = time.time() - state.mtime_ns / 1e9 >= SETTLED_AFTER
-        report = self._read(path, state, reader, Reading(self._name(reader), self._max_line, advance, settled=settled))
+        rested = time.time() - state.mtime_ns / 1e9
+        how = Reading(
+            self._name(reader),
+            self._max_line,
+            advance,
+            settled=rested >= SETTLED_AFTER,
+            abandoned=rested >= ABANDONED_AFTER,
+        )
+        report = self._read(path, state, reader, how)
         if report.status == "read" and not self._dry_run:
             ledger.remember(state, report)
         return report
@@ -221,7 +228,7 @@ class Importer:
 
     def follow(self, path: Path, reader: Reader, advance: Callable[[int], None]) -> Iterator[ReadItem]:
         """A source's items, on and on: `Paused` is given whenever all there is was. `path` is resolved."""
-        how = Reading(self._name(reader), self._max_line, advance, settled=False, follow=True)
+        how = Reading(self._name(reader), self._max_line, advance, settled=False, abandoned=False, follow=True)
         return reader.read(path, how)
 
     def batches(self, report: FileReport, state: SourceState) -> Batches:

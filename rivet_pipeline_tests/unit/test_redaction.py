@@ -339,6 +339,25 @@ def test_json_values_are_redacted_and_keys_stay() -> None:
     }
 
 
+def test_a_key_that_is_a_secret_is_redacted_and_no_value_is_lost() -> None:
+    first, second = ("ghp_" + sign * 6 for sign in ("aB3dE9", "Zy8Xw7"))
+    value = {"password": 1, first: 2, second: {f"token {first}": [3]}, "[redacted:github_token]": 4}
+    redacted, counts = redact_json(value)
+    assert redacted == {
+        "password": 1,
+        "[redacted:github_token]'": 2,
+        "[redacted:github_token]''": {"token [redacted:github_token]": [3]},
+        "[redacted:github_token]": 4,
+    }
+    assert counts == {"github_token": 3}
+    assert redact_json(redacted) == (redacted, {})
+    assert secrets_in_json(value) == {("github_token", first), ("github_token", second)}
+    for rule in (pattern_rule("ghp_[A-Za-z0-9]{36}"), shapes_rule(), literal_rule(first).with_values([])):
+        changed, _ = rule.value(value)
+        assert first not in str(changed)
+        assert len(changed) == 4
+
+
 def test_json_in_a_text_loses_the_same_values_as_json() -> None:
     value = {"api_key": LITERAL, "note": "words"}
     assert json.loads(redact_text(json.dumps(value))[0]) == redact_json(value)[0]

@@ -97,6 +97,7 @@ def test_an_empty_or_closed_input_and_no_harness_are_as_good(home: Path) -> None
     assert silent(hook(b"", home))
     assert silent(hook(None, home))
     assert silent(hook(b"{}", home, harness=""))
+    assert silent(hook(b"", home, harness="nonsense"))
     closed = subprocess.run(
         ["/bin/sh", "-c", f"{sys.executable} -m rivet_pipeline.cli.entry hook codex <&- >&- 2>&-"],
         env={**os.environ, "PYTHONPATH": str(ROOT), "RIVETOS_HOME": str(home)},
@@ -105,7 +106,7 @@ def test_an_empty_or_closed_input_and_no_harness_are_as_good(home: Path) -> None
     )
     assert closed.returncode == 0
     assert "empty" in log_of(home)
-    assert "unknown harness ''; known are claude-code, codex, qwen-code" in log_of(home)
+    assert "unknown harness 'nonsense'; known are claude-code, codex, qwen-code" in log_of(home)
     assert tuple(AGENTS) == hook_jobs.HARNESSES
     assert home.stat().st_mode & 0o077 == 0
 

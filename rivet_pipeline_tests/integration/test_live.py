@@ -270,7 +270,12 @@ def test_a_first_prompt_whose_transcript_is_not_there_yet_is_not_stored_twice(ag
 def test_without_a_transcript_the_payloads_are_captured(agent: Agent) -> None:
     agent.call("UserPromptSubmit", prompt="Where?", transcript_path=None)
     agent.work()
-    tool = {"tool_name": "Bash", "tool_input": {"a": 1}, "tool_use_id": "toolu_1", "tool_response": {"out": "x"}}
+    tool: dict[str, Any] = {
+        "tool_name": "Bash",
+        "tool_input": {"a": 1},
+        "tool_use_id": "toolu_1",
+        "tool_response": {"out": "x"},
+    }
     agent.call("PostToolUse", transcript_path=None, **tool)
     agent.call("Stop", last_assistant_message="Here.", transcript_path=None)
     agent.work()
@@ -284,7 +289,12 @@ def test_without_a_transcript_the_payloads_are_captured(agent: Agent) -> None:
     assert (agent.conversation()["active"], agent.conversation()["title"]) == (False, "Where?")
 
 
-TOOL_CALL = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "toolu_1", "tool_response": "pg redis"}
+TOOL_CALL: dict[str, Any] = {
+    "tool_name": "Bash",
+    "tool_input": {"command": "ls"},
+    "tool_use_id": "toolu_1",
+    "tool_response": "pg redis",
+}
 
 
 @pytest.mark.usefixtures("briefly")

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, ToolResult
+from rivet_pipeline.transcripts.redact_rules import literal_rule, pattern_rule, shapes_rule
 from rivet_pipeline.transcripts.redaction import (
     Secret,
     find_secrets,
@@ -307,7 +308,7 @@ def test_the_whole_text_is_read() -> None:
     assert GITHUB not in redacted
 
 
-def test_json_values_are_redacted_and_keys_stay() -> None:
+def test_json_values_are_redacted_and_keys_that_are_names_stay() -> None:
     value = {
         "command": f"curl -H 'Authorization: Bearer {LITERAL}'",
         "env": {"FOO_TOKEN": LITERAL, "PATH": "/usr/bin:/bin", "DB_PASSWORD": "${DB_PASSWORD}"},
@@ -319,7 +320,7 @@ def test_json_values_are_redacted_and_keys_stay() -> None:
     assert redacted == {
         "command": "curl -H 'Authorization: Bearer [redacted:bearer_token]'",
         "env": {"FOO_TOKEN": "[redacted:secret]", "PATH": "/usr/bin:/bin", "DB_PASSWORD": "${DB_PASSWORD}"},
-        GITHUB: [
+        "[redacted:github_token]": [
             "[redacted:github_token]",
             1,
             None,
@@ -329,7 +330,7 @@ def test_json_values_are_redacted_and_keys_stay() -> None:
         "token_count": "12345678901234567890",
         "nextPageToken": LITERAL,
     }
-    assert counts == {"bearer_token": 1, "secret": 3, "github_token": 1}
+    assert counts == {"bearer_token": 1, "secret": 3, "github_token": 2}
     assert redact_json(redacted) == (redacted, {})
     assert secrets_in_json(value) == {
         ("bearer_token", LITERAL),

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
@@ -309,6 +309,13 @@ class Settings(BaseSettings):
     def loopback_only(self) -> bool:
         """Whether the API listens on this machine alone."""
         return self.api_host in {"127.0.0.1", "::1", "localhost"}
+
+
+def settings_problem(error: ValidationError) -> str:
+    """One line that names the first variable with a bad value, and what is wrong with it; never the value itself."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    name = ".".join(str(part) for part in first["loc"])
+    return f"{name} is wrong: {first['msg'].removeprefix('Value error, ')}"
 
 
 @lru_cache(maxsize=1)

@@ -156,9 +156,9 @@ def _settings_line(error: ValueError) -> str | None:
 
     if not isinstance(error, ValidationError) or error.title != "Settings":
         return None
-    first = error.errors(include_url=False, include_context=False)[0]
-    name = ".".join(str(part) for part in first["loc"])
-    return f"{name} is wrong: {first['msg'].removeprefix('Value error, ')}"
+    from rivet_pipeline.settings import settings_problem
+
+    return settings_problem(error)
 
 
 if __name__ == "__main__":

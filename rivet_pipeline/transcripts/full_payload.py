@@ -18,7 +18,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.transcripts.cleaning import clean_event_id, clean_text
+from rivet_pipeline.transcripts.cleaning import clean_event_id, clean_text, utf16_units
 from rivet_pipeline.transcripts.ingest import result_event_id
 from rivet_pipeline.transcripts.lines import without_compression
 from rivet_pipeline.transcripts.readers import READERS, detect
@@ -288,6 +288,14 @@ class _Search:
         self.wanted = {name: (stored[name] or "").removesuffix(_OLD_MARKER) for name in cut or _LENGTH_KEYS}
         if not cut:
             self.wanted = {name: text for name, text in self.wanted.items() if text} or {"content": ""}
+        #: How long the whole of it was, in UTF-16 code units. Arguments are measured in other units.
+        self.lengths = {
+            name: length
+            for name in ("content", "tool_result")
+            if stored[name] is not None and isinstance(length := metadata.get(_LENGTH_KEYS[name]), int)
+        }
+        #: Texts that begin as they should, and have another length: that length.
+        self.other_lengths: dict[str, int] = {}
         self.found: dict[str, str] = {}
         self.by_place: dict[str, str] = {}
         self.met = False
@@ -330,7 +338,15 @@ class _Search:
 
     def _goes_on(self, name: str, text: str) -> bool:
         """Whether a text is one that the stored beginning was cut from. Arguments are stored in another spelling."""
-        return name == "tool_args" or text.startswith(self.wanted[name])
+        if name == "tool_args":
+            return True
+        if not text.startswith(self.wanted[name]):
+            return False
+        length = utf16_units(text)
+        if length != self.lengths.get(name, length):
+            self.other_lengths[name] = length
+            return False
+        return True
 
     def _is_there(self, metadata: Mapping[str, Any]) -> bool:
         if isinstance(self.pointer.place, str):
@@ -347,4 +363,8 @@ class _Search:
             return _only("unreadable", self.damage)
         missing: Sequence[str] = sorted(self.wanted.keys() - parts.keys())
         problem = "it holds other words under this message's id" if self.met else "it does not hold this message"
+        changed = [name for name in missing if name in self.other_lengths]
+        if changed:
+            lengths = (f"{name}: {self.other_lengths[name]:,} instead of {self.lengths[name]:,}" for name in changed)
+            return _only("changed", f"it was changed: other lengths, in UTF-16 units ({', '.join(lengths)})")
         return _Answer("changed", f"{problem} ({', '.join(missing)})", {})

@@ -202,6 +202,26 @@ def test_a_file_that_has_changed(connection: Connection, cut: tuple[Any, Path]) 
     assert outcome(connection, message_id)[0] == "changed"
 
 
+def test_a_file_that_has_changed_behind_the_stored_beginning(connection: Connection, tmp_path: Path) -> None:
+    path = write(tmp_path / "s1.jsonl", LINES["claude-code"])
+    capture(connection, path)
+    payloads = {row: get(connection, row) for row in cut_rows(connection)}
+    content = next(row for row, found in payloads.items() if found.message.event_id == "u2")
+    result = next(row for row, found in payloads.items() if "tool_result" in parts(found))
+    other = claude_lines()
+    other[1]["message"]["content"] = LONG + "🚀"
+    other[3]["message"]["content"][0]["content"][0]["text"] = RESULT[:-7]
+    write(path, other)
+    status, text = outcome(connection, content)
+    assert status == "changed"
+    assert f"content: {utf16_units(LONG) + 2:,} instead of {utf16_units(LONG):,}" in text
+    payload = get(connection, result)
+    assert (payload.status, payload.sections[-1].recovered) == ("changed", False)
+    assert f"tool_result: {len(RESULT) - 7:,} instead of {len(RESULT):,}" in str(payload.problem)
+    write(path, LINES["claude-code"])
+    assert {get(connection, row).status for row in (content, result)} == {"recovered"}
+
+
 def test_a_message_is_found_wherever_it_stands_now(connection: Connection, cut: tuple[Any, Path]) -> None:
     message_id, path = cut
     write(path, [*without("u2"), claude_lines()[1]])

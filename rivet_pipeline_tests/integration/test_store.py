@@ -89,6 +89,9 @@ def test_only_its_owner_can_reach_the_server(settings: Settings) -> None:
         server = embedded_server(settings)
         assert server.data.stat().st_mode & 0o077 == 0
         assert server.socket_dir.stat().st_mode & 0o077 == 0
+        assert server.log.stat().st_mode & 0o777 == 0o600
+        # As root the server's own account must be able to walk to its folder.
+        assert settings.home.stat().st_mode & 0o777 in (0o700, 0o701)
 
 
 def test_a_home_that_is_a_file_is_one_clear_line(tmp_path: Path) -> None:

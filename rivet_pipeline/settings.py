@@ -192,6 +192,13 @@ class Settings(BaseSettings):
     compactor_api_key: SecretStr | None = Field(
         default=None, validation_alias="RIVETOS_COMPACTOR_API_KEY", description="Bearer key for the chat server."
     )
+    compactor_context_tokens: int = Field(
+        default=32_768,
+        ge=4096,
+        validation_alias="RIVETOS_COMPACTOR_CONTEXT_TOKENS",
+        description="How many tokens the chat server's model reads, prompt and answer together. A larger batch is "
+        "cut, a single larger message summarised in segments.",
+    )
     model_deadline_seconds: float = Field(
         default=3600.0,
         gt=0,

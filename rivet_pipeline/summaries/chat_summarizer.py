@@ -11,8 +11,9 @@ import zlib
 from collections import Counter
 
 from rivet_pipeline.models.protocols import Chat, ModelError
-from rivet_pipeline.summaries.prompts import MAX_TOKENS, system_prompt, user_text
+from rivet_pipeline.summaries.prompts import system_prompt
 from rivet_pipeline.summaries.types import SummaryDraft, SummaryRequest
+from rivet_pipeline.summaries.window import DEFAULT_WINDOW, Window
 
 #: Shorter answers say nothing (the public code's floor).
 MIN_CHARACTERS = 20
@@ -49,17 +50,22 @@ _ASK_AGAIN = frozenset({"refusal", "placeholder", "error-answer", "repetition", 
 class ChatSummarizer:
     """Summaries by a chat model. An answer that is no summary is asked for once more, with a reminder."""
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: Chat, window: Window = DEFAULT_WINDOW) -> None:
         self._chat = chat
+        self._window = window
 
     @property
     def model(self) -> str:
         """The chat model's name."""
         return self._chat.model
 
+    def fits(self, request: SummaryRequest) -> bool:
+        """Whether the model can read the request and still answer."""
+        return self._window.fits(request)
+
     def summarize(self, request: SummaryRequest) -> SummaryDraft:
         """The checked answer. Raises `ModelError`, with the failed check's name when an answer came."""
-        user = user_text(request)
+        user = self._window.text(request)
         try:
             return self._ask(request, user, user, calls=1)
         except ModelError as error:
@@ -70,7 +76,10 @@ class ChatSummarizer:
 
     def _ask(self, request: SummaryRequest, text: str, source: str, *, calls: int) -> SummaryDraft:
         answer = self._chat.complete(
-            system=system_prompt(request.kind), user=text, max_tokens=MAX_TOKENS[request.kind], temperature=0.3
+            system=system_prompt(request.kind),
+            user=text,
+            max_tokens=self._window.answer_tokens(request.kind),
+            temperature=0.3,
         )
         return SummaryDraft(
             text=checked(answer.text, source),

@@ -44,6 +44,9 @@ _CEILING: dict[Kind, int] = {"leaf": 28_000, "branch": 56_000, "root": 80_000}
 #: A batch this small is kept nearly whole: a summary of it would save nobody anything.
 _FLOOR = 700
 
+#: So many characters are read at once, about a second's work; nothing bounds them but that.
+MOST_CHARACTERS = 1_000_000
+
 #: More statements than this are thinned by their own weight first, so that the similarity matrix stays small.
 _MOST = 600
 
@@ -71,6 +74,11 @@ class ExtractiveSummarizer:
     def model(self) -> str:
         """`extractive-1`."""
         return MODEL
+
+    def fits(self, request: SummaryRequest) -> bool:
+        """Whether the sources are short enough for one reading."""
+        read = sum(len(message.content) for message in request.messages)
+        return read + sum(len(child.content) for child in request.children) <= MOST_CHARACTERS
 
     def summarize(self, request: SummaryRequest) -> SummaryDraft:
         """The chosen statements by topic, or by section for a root.

@@ -9,6 +9,7 @@ from rivet_pipeline.summaries.chat_summarizer import ChatSummarizer
 from rivet_pipeline.summaries.extractive import MODEL as EXTRACTIVE_MODEL
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.summaries.types import Summarizer
+from rivet_pipeline.summaries.window import Window
 
 
 def build_summarizer(settings: Settings) -> Summarizer:
@@ -29,7 +30,8 @@ def build_summarizer(settings: Settings) -> Summarizer:
             settings.compactor_model,
             key.get_secret_value() if key is not None else None,
             settings.model_deadline_seconds,
-        )
+        ),
+        Window(settings.compactor_context_tokens),
     )
 
 

@@ -62,13 +62,13 @@ def test_messages_are_whole_and_tool_traffic_is_bounded_and_says_so() -> None:
     )
     text = user_text(leaf_request(batch))
     assert words in text
-    assert "a" * ARGS_LIMIT + "\n[... 5 characters left out here ...]" in text
-    assert "[... 3009 characters left out here ...]" in text
+    assert "a" * ARGS_LIMIT + "\n[... 5 of 2005 characters left out here ...]" in text
+    assert "[... 3009 of 9009 characters left out here ...]" in text
     assert "hthe error" in text
 
 
 def test_bounded_keeps_both_ends() -> None:
-    assert bounded("abcdefgh", 2, 3) == "ab\n[... 3 characters left out here ...]\nfgh"
+    assert bounded("abcdefgh", 2, 3) == "ab\n[... 3 of 8 characters left out here ...]\nfgh"
     assert bounded("abcde", 2, 3) == "abcde"
 
 

@@ -188,7 +188,9 @@ def _contains(haystack: str, needle: str) -> bool:
         end = start + len(needle)
         before = haystack[start - 1] if start else " "
         after = haystack[end] if end < len(haystack) else " "
-        if not (_joins(before, needle[0]) or _joins(needle[-1], after)):
+        # "5433" is no part of "1.5433"; "17" is one of "17.6".
+        decimals = needle[0].isdigit() and before in ".," and start > 1 and haystack[start - 2].isdigit()
+        if not (decimals or _joins(before, needle[0]) or _joins(needle[-1], after)):
             return True
         start = haystack.find(needle, start + 1)
     return False

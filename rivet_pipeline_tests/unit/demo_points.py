@@ -111,7 +111,7 @@ DECISIONS: dict[str, tuple[str, ...]] = {
     ),
     "2026-10-06": (
         "And I want the plausibility check in the poller, too.",
-        "Set TG-04 to 300–900.",
+        "Set TG-04 to 300\u2013900.",
         "a value outside is stored with `suspect = true` and not shown",
     ),
     "2026-10-09": (

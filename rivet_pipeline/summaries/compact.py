@@ -291,7 +291,9 @@ class _Work:
         text = clean_text(joined(asked, [answer.text for answer in answers])).strip()
         sources = _sources(request)
         tally.characters += sum(map(len, sources))
-        share, missing = ground(text, [user_text(request), *sources])
+        # Neither the lines between the parts nor what the second try was told not to write is judged, or a source.
+        said = "\n".join(answer.text for answer in answers)
+        share, missing = ground(said, [user_text(replace(request, missing=())), *sources])
         return _Draft(
             text=text,
             share=share,

@@ -62,11 +62,11 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://")
 
 
 def flat(text: str) -> str:
-    """A text with single spaces, in lower case, its code formatting, bold type and typographic quotes made plain."""
+    """A text in lower case with single spaces and plain quotes, without code formatting, bold type and colours."""
     return " ".join(_PLAIN.sub("", text).translate(_QUOTES).split()).casefold()
 
 
-_PLAIN = re.compile(r"`+|\*\*")
+_PLAIN = re.compile(r"`+|\*\*|\x1b\[[0-9;?]*[A-Za-z]")
 _QUOTES = str.maketrans("\u2018\u2019\u201c\u201d\u201e\u00bb\u00ab\u2013\u00a0\u202f", '\'\'"""""-  ')
 
 

@@ -242,7 +242,9 @@ def test_a_message_larger_than_the_window_is_one_leaf_of_all_its_segments(connec
 
 def test_a_branch_of_long_leaves_is_cut_too(connection: Connection, pool: Pool) -> None:
     talk(connection, 80)
-    long = f"{GOOD}\n" + "\n".join(f"- the long account goes on {chr(97 + number % 26) * (2 + number % 7)}" for number in range(60))
+    long = f"{GOOD}\n" + "\n".join(
+        f"- the long account goes on {chr(97 + number % 26) * (2 + number % 7)}" for number in range(60)
+    )
     with chat_server(lambda _: says(long)) as server:
         summarize_leaves(pool, days=None, summarizer=chat(server, Window(32_768)))
         server.asked.clear()

@@ -81,6 +81,7 @@ def test_the_missing_are_bounded() -> None:
         ("`Error: Expected number, \u2026 at line 9`", "Error: Expected number, got NaN at line 9"),
         ("user_store.py", "in `src/app/user_store.py`:"),
         ("port 5174", "**5174**, as ever"),
+        ("PostToolUse", "\x1b[1mPostToolUse:Edit\x1b[22m"),
     ],
 )
 def test_other_spellings_of_the_same_are_no_misses(summary: str, source: str) -> None:

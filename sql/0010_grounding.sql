@@ -17,8 +17,6 @@ CREATE FUNCTION ros_is_trusted(summary ros_summaries) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT summary.grounding IS NULL OR summary.grounding >= ros_trust_floor() $$;
 
-CREATE INDEX ros_summaries_quarantined ON ros_summaries (kind, grounding) WHERE grounding < 0.6::real;
-
 -- Conversations with enough trusted children without a parent for one.
 CREATE VIEW ros_waiting_children AS
 SELECT s.conversation_id,

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import rivet_pipeline
@@ -86,6 +86,21 @@ def talks(draw: st.DrawFn) -> list[Said]:
     return said * times
 
 
+def steps(count: int) -> list[Said]:
+    """A plain conversation."""
+    return [
+        Said(
+            number,
+            "assistant" if number % 2 else "user",
+            f"Step {number} changed `src/part_{number}.py`. " * 3,
+            None,
+            None,
+            None,
+        )
+        for number in range(count)
+    ]
+
+
 def store(connection: Connection, said: Sequence[Said], rest: timedelta, *, noise: bool = False) -> tuple[UUID, date]:
     """The conversation as capture leaves it, last written `rest` ago."""
     day = next(_days)
@@ -144,14 +159,16 @@ class Counted:
 
 def passes(pool: Pool, day: date, summarizer: Summarizer) -> int:
     """Passes over all levels until one writes nothing. Returns how many wrote something."""
-    for number in itertools.count():
-        written = sum(
-            level(pool, days=[day], summarizer=summarizer).rows
-            for level in (summarize_leaves, summarize_branches, summarize_roots)
-        )
-        if not written:
-            return number
-    raise AssertionError
+    number = 0
+    while once(pool, day, summarizer):
+        number += 1
+    return number
+
+
+def once(pool: Pool, day: date, summarizer: Summarizer) -> int:
+    """One pass over all levels. Returns how many rows it wrote."""
+    levels = (summarize_leaves, summarize_branches, summarize_roots)
+    return sum(level(pool, days=[day], summarizer=summarizer).rows for level in levels)
 
 
 def tree(connection: Connection, conversation: UUID) -> list[tuple[str, tuple[int, ...], str]]:
@@ -269,6 +286,7 @@ def at_once(works: Sequence[Callable[[], Any]]) -> None:
 
 
 @SOME
+@example(said=steps(417), rest=STALE, noise=False)
 @given(said=talks(), rest=st.sampled_from([ACTIVE, IDLE, STALE]), noise=st.sampled_from([False] * 5 + [True]))
 def test_any_conversation_makes_a_sound_tree(
     connection: Connection, pool: Pool, said: list[Said], rest: timedelta, noise: bool
@@ -306,6 +324,33 @@ def test_two_workers_make_the_tree_of_one(
     # A worker whose last pass met the other's lock leaves nothing behind that the other does not do.
     passes(pool, other_day, Counted(most))
     assert tree(connection, together) == tree(connection, alone)
+
+
+class Interrupted(Counted):
+    """While it makes one summary another worker passes over all levels of the day."""
+
+    def __init__(self, most: int | None, other: Callable[[], Any]) -> None:
+        super().__init__(most)
+        self.other = other
+
+    def summarize(self, request: SummaryRequest) -> SummaryDraft:
+        self.other()
+        return super().summarize(request)
+
+
+@SOME
+@given(said=talks(), rest=st.sampled_from([ACTIVE, IDLE, STALE]), most=st.sampled_from([None, 1_500]))
+@example(said=steps(130), rest=IDLE, most=None)
+@example(said=steps(243), rest=STALE, most=None)
+@example(said=steps(85), rest=ACTIVE, most=1_500)
+def test_a_worker_in_the_midst_of_another_takes_nothing_from_its_tree(
+    connection: Connection, pool: Pool, said: list[Said], rest: timedelta, most: int | None
+) -> None:
+    alone, day = store(connection, said, rest)
+    passes(pool, day, Counted(most))
+    between, other_day = store(connection, said, rest)
+    passes(pool, other_day, Interrupted(most, lambda: once(pool, other_day, Counted(most))))
+    assert tree(connection, between) == tree(connection, alone)
 
 
 # --- crashes ---
@@ -361,17 +406,7 @@ def until_gone(connection: Connection) -> None:
         time.sleep(0.005)
 
 
-SMALL_TALK = [
-    Said(
-        number,
-        "assistant" if number % 2 else "user",
-        f"Step {number} changed `src/part_{number}.py`. " * 3,
-        None,
-        None,
-        None,
-    )
-    for number in range(47)
-]
+SMALL_TALK = steps(47)
 
 
 @pytest.mark.parametrize("most", [None, 600])
@@ -380,18 +415,18 @@ def test_a_crash_at_any_statement_changes_nothing(
 ) -> None:
     alone, day = store(connection, SMALL_TALK, STALE)
     counted = CrashingPool(database_url, None)
-    passes(counted, day, Counted(most))  # type: ignore[arg-type]
+    once(counted, day, Counted(most))  # type: ignore[arg-type]
     expected = tree(connection, alone)
     assert {kind for kind, _, _ in expected} >= {"leaf", "branch"}
     crashed = 0
-    for at in range(1, counted.sent, 1 if most is None else 3):
+    for at in range(1, counted.sent + 1, 1 if most is None else 3):
         conversation, day = store(connection, SMALL_TALK, STALE)
         try:
-            passes(CrashingPool(database_url, at), day, Counted(most))  # type: ignore[arg-type]
+            once(CrashingPool(database_url, at), day, Counted(most))  # type: ignore[arg-type]
         except (CrashError, psycopg.OperationalError):
             crashed += 1
             until_gone(connection)
-        passes(pool, day, Counted(most))
+        once(pool, day, Counted(most))
         assert tree(connection, conversation) == expected
         assert_counts_and_spans(connection, conversation)
     assert crashed > 15

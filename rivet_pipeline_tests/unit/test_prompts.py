@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -90,3 +93,38 @@ def test_system_prompts_carry_the_marker_and_the_rules(kind: Kind) -> None:
 
 def test_budgets() -> None:
     assert MAX_TOKENS == {"leaf": 7_000, "branch": 14_000, "root": 20_000}
+
+
+def test_a_second_try_names_what_was_invented_as_data_on_one_line() -> None:
+    invented = ("src/ghost.py", 'two\nlines and "quotes"', *(f"#{number}" for number in range(100, 200)))
+    first = user_text(leaf_request())
+    again = user_text(replace(leaf_request(), missing=invented))
+    assert again.startswith(first)
+    added = again.removeprefix(first).strip()
+    assert "\n" not in added
+    named = json.loads(added[added.index("[") :])
+    assert named == ["src/ghost.py", 'two lines and "quotes"', *(f"#{number}" for number in range(100, 118))]
+
+
+@pytest.mark.parametrize("kind", ["leaf", "branch", "root"])
+def test_every_level_knows_of_segments(kind: Kind) -> None:
+    assert "segment" in system_prompt(kind)
+
+
+def test_the_leaf_prompt_says_what_a_bounded_result_is() -> None:
+    assert "characters were left out" in system_prompt("leaf")
+
+
+def test_system_messages_are_quoted_like_all_others() -> None:
+    text = user_text(leaf_request((message(0, "system", "PR #128 was opened with 214 lines."),)))
+    assert "[#01 2026-04-18T12:00Z opus/system]\nPR #128 was opened with 214 lines.\n" in text
+
+
+def test_times_are_utc_to_the_minute_on_every_level() -> None:
+    berlin = timezone(timedelta(hours=2))
+    said = replace(message(0, "user", "hello"), created_at=datetime(2026, 4, 18, 14, 0, 59, tzinfo=berlin))
+    assert "[#01 2026-04-18T12:00Z opus/user]" in user_text(leaf_request((said,)))
+    below = replace(child(0, "text"), earliest_at=said.created_at, latest_at=said.created_at)
+    for kind in ("branch", "root"):
+        text = user_text(SummaryRequest(kind, CONVERSATION, children=(below,)))
+        assert text.count("2026-04-18T12:00Z → 2026-04-18T12:00Z") == 2

@@ -327,29 +327,36 @@ def test_two_workers_make_the_tree_of_one(
 
 
 class Interrupted(Counted):
-    """While it makes one summary another worker passes over all levels of the day."""
+    """While it makes one summary of a level another worker passes over all levels of the day."""
 
-    def __init__(self, most: int | None, other: Callable[[], Any]) -> None:
+    def __init__(self, most: int | None, during: str, other: Callable[[], Any]) -> None:
         super().__init__(most)
+        self.during = during
         self.other = other
 
     def summarize(self, request: SummaryRequest) -> SummaryDraft:
-        self.other()
+        if request.kind == self.during:
+            self.other()
         return super().summarize(request)
 
 
 @SOME
-@given(said=talks(), rest=st.sampled_from([ACTIVE, IDLE, STALE]), most=st.sampled_from([None, 1_500]))
-@example(said=steps(130), rest=IDLE, most=None)
-@example(said=steps(243), rest=STALE, most=None)
-@example(said=steps(85), rest=ACTIVE, most=1_500)
+@given(
+    said=talks(),
+    rest=st.sampled_from([ACTIVE, IDLE, STALE]),
+    most=st.sampled_from([None, 1_500]),
+    during=st.sampled_from(["leaf", "branch"]),
+)
+@example(said=steps(130), rest=IDLE, most=None, during="leaf")
+@example(said=steps(323), rest=STALE, most=None, during="branch")
+@example(said=steps(85), rest=ACTIVE, most=1_500, during="leaf")
 def test_a_worker_in_the_midst_of_another_takes_nothing_from_its_tree(
-    connection: Connection, pool: Pool, said: list[Said], rest: timedelta, most: int | None
+    connection: Connection, pool: Pool, said: list[Said], rest: timedelta, most: int | None, during: str
 ) -> None:
     alone, day = store(connection, said, rest)
     passes(pool, day, Counted(most))
     between, other_day = store(connection, said, rest)
-    passes(pool, other_day, Interrupted(most, lambda: once(pool, other_day, Counted(most))))
+    passes(pool, other_day, Interrupted(most, during, lambda: once(pool, other_day, Counted(most))))
     assert tree(connection, between) == tree(connection, alone)
 
 

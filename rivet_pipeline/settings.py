@@ -78,6 +78,27 @@ class Settings(BaseSettings):
         description="Replace what looks like a secret (keys, tokens, passwords in URLs, private keys) by "
         "`[redacted:<kind>]` before it is stored, on every way in.",
     )
+    api_url: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_API_URL",
+        description="Where hooks and the spool post captures: the base address of the API. "
+        "Unset: this machine, at `RIVETOS_API_HOST` and `RIVETOS_API_PORT`.",
+    )
+    capture_spool: Path | None = Field(
+        default=None,
+        validation_alias="RIVETOS_CAPTURE_SPOOL",
+        description="Where captures wait while the API is away. Unset: `capture-spool` in `RIVETOS_HOME`.",
+    )
+    session_key: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_SESSION_KEY",
+        description="Set where an agent runs: its hooks store the session under this key, word for word.",
+    )
+    task_id: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_TASK_ID",
+        description="Set where an agent runs: the task (a UUID) that its session belongs to.",
+    )
     import_max_line: int = Field(
         default=256 * 1024 * 1024,
         ge=1024,
@@ -157,6 +178,17 @@ class Settings(BaseSettings):
     embed_api_key: SecretStr | None = Field(
         default=None, validation_alias="RIVETOS_EMBED_API_KEY", description="Bearer key for the embedding server."
     )
+    embed_token_command: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_EMBED_TOKEN_COMMAND",
+        description="A command that prints the embedding server's bearer token, instead of a key; run without a shell.",
+    )
+    embed_token_ttl_ms: int = Field(
+        default=300_000,
+        ge=0,
+        validation_alias="RIVETOS_EMBED_TOKEN_TTL_MS",
+        description="How long, in milliseconds, its token is used before the command is asked again; at once on a 401.",
+    )
     embed_chars_per_chunk: int = Field(
         default=2000,
         ge=200,
@@ -199,15 +231,51 @@ class Settings(BaseSettings):
         description="How many tokens the chat server's model reads, prompt and answer together. A larger batch is "
         "cut, a single larger message summarised in segments.",
     )
+    compactor_token_command: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_COMPACTOR_TOKEN_COMMAND",
+        description="A command that prints the chat server's bearer token, instead of a key; run without a shell.",
+    )
+    compactor_token_ttl_ms: int = Field(
+        default=300_000,
+        ge=0,
+        validation_alias="RIVETOS_COMPACTOR_TOKEN_TTL_MS",
+        description="How long, in milliseconds, its token is used before the command is asked again; at once on a 401.",
+    )
+    compactor_fallbacks: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_COMPACTOR_FALLBACKS",
+        description="Chat servers that stand in, in order, when the one before is down, busy or refuses the key, the "
+        "payment or the model: `url` or `url|model`, separated by commas.",
+    )
+    compactor_fallback_keys: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_COMPACTOR_FALLBACK_KEYS",
+        description="Bearer keys of those servers: `url|key`, separated by commas. No server is sent another's key.",
+    )
+    tool_text_model: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_TOOL_TEXT_MODEL",
+        description="The model of the chat server that says in a sentence what a tool call did: one request a call. "
+        "Unset: `RIVETOS_COMPACTOR_MODEL`. `none`: no model, the sentence is made of the call's name and arguments.",
+    )
     model_deadline_seconds: float = Field(
         default=3600.0,
         gt=0,
         validation_alias="RIVETOS_MODEL_DEADLINE_SECONDS",
-        description="How long one call to the chat server, its retries included, may take.",
+        description="How long one call to the chat server, its retries and fallbacks included, may take.",
     )
 
     @field_validator(
-        "home", "claude_home", "codex_home", "qwen_home", "kimi_home", "hermes_home", "data_home", "opencode_db"
+        "home",
+        "capture_spool",
+        "claude_home",
+        "codex_home",
+        "qwen_home",
+        "kimi_home",
+        "hermes_home",
+        "data_home",
+        "opencode_db",
     )
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:
@@ -230,6 +298,19 @@ class Settings(BaseSettings):
         if value > datetime.now(UTC).date():
             raise ValueError(f"{value} has not come yet; the first partition must be today (UTC) or earlier")
         return value
+
+    @property
+    def spool_folder(self) -> Path:
+        """The folder in which captures wait while the API is away."""
+        return self.capture_spool or self.home / "capture-spool"
+
+    @property
+    def capture_url(self) -> str:
+        """The base address to which captures are posted."""
+        if self.api_url is not None:
+            return self.api_url.rstrip("/")
+        host = "127.0.0.1" if self.api_host in {"0.0.0.0", "::"} else self.api_host  # noqa: S104 - compared with
+        return f"http://[{host}]:{self.api_port}" if ":" in host else f"http://{host}:{self.api_port}"
 
     @property
     def loopback_only(self) -> bool:

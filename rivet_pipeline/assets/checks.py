@@ -21,9 +21,12 @@ from rivet_pipeline.db.quality import (
     overdue_items,
     uncovered_sources,
     ungrounded_summaries,
+    untold_calls,
     wrong_width_embeddings,
 )
+from rivet_pipeline.settings import get_settings
 from rivet_pipeline.stages import STAGES
+from rivet_pipeline.transcripts.spool import Spool
 
 Question = Callable[[Connection], Finding]
 
@@ -102,6 +105,16 @@ def _check(
     return check
 
 
+def _undelivered(connection: Connection) -> Finding:
+    """What waits in the spool for too long, and what was refused."""
+    spool = Spool(get_settings().spool_folder)
+    status = spool.status()
+    examples: list[dict[str, object]] = [{"capture": "(all)", "why": line} for line in status.complaints]
+    refused = spool.dead()[:10] if status.dead and not status.problem else []
+    examples += [{"capture": one.session_key or one.name, "why": one.reason} for one in refused]
+    return Finding(len(status.complaints), status.depth + status.dead, examples)
+
+
 def _tree(kind: str) -> list[dg.AssetChecksDefinition]:
     return [
         _check(
@@ -133,6 +146,20 @@ default_checks: list[dg.AssetChecksDefinition] = [
         "no_duplicate_events",
         "No conversation holds the same words of the same instant under two event ids (captured in the last 7 days).",
         lambda connection: duplicate_events(connection, (datetime.now(UTC) - timedelta(days=7)).date()),
+        dg.AssetCheckSeverity.WARN,
+    ),
+    _check(
+        "messages",
+        "captures_delivered",
+        "No capture of this machine has waited for the API for more than ten minutes, and none was refused.",
+        _undelivered,
+        dg.AssetCheckSeverity.WARN,
+    ),
+    _check(
+        "tool_call_text",
+        "every_call_told",
+        "Every tool call without words of its own has a text, once its conversation has been silent for an hour.",
+        untold_calls,
         dg.AssetCheckSeverity.WARN,
     ),
     _check(

@@ -11,7 +11,10 @@ from rivet_pipeline.assets.partitions import days_of
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.db.inspection import rows_held
 from rivet_pipeline.db.quality import SummaryQuality
+from rivet_pipeline.retrieval.lineage import newest_summaries
+from rivet_pipeline.settings import get_settings
 from rivet_pipeline.stages import StageReport
+from rivet_pipeline.summaries.types import Kind
 
 
 def materialized(
@@ -100,6 +103,19 @@ def _plain(token: str) -> str:
     """A token of at most 60 characters in code formatting, unable to end its cell."""
     kept = " ".join(token.split()).replace("`", "'").replace("|", "\u00a6")
     return f"`{kept[:60]}{'…' if len(kept) > 60 else ''}`"
+
+
+def link_lineage(context: dg.AssetExecutionContext, store: StoreResource, kind: Kind) -> None:
+    """Gives each day of the run the API's address of its newest summary's lineage, down to the words."""
+    settings = get_settings()
+    # What listens everywhere is reached from here on the loopback address.
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.api_host, settings.api_host)  # noqa: S104
+    address = f"http://[{host}]" if ":" in host and not host.startswith("[") else f"http://{host}"
+    with store.connection() as connection:
+        newest = newest_summaries(connection, kind, days_of(context.partition_keys))
+    for day, summary in newest.items():
+        url = f"{address}:{settings.api_port}/api/memory/lineage/{summary}"
+        context.add_asset_metadata({"lineage": dg.MetadataValue.url(url)}, partition_key=day.isoformat())
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -4,7 +4,7 @@ import dagster as dg
 
 from rivet_pipeline.assets.messages import messages
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
-from rivet_pipeline.assets.reporting import materialized
+from rivet_pipeline.assets.reporting import link_lineage, materialized
 from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.db.quality import summary_quality
 from rivet_pipeline.settings import get_settings
@@ -38,6 +38,7 @@ def _level(kind: Kind, made_of: dg.AssetsDefinition, description: str) -> dg.Ass
         report = refine_level(store.pool, kind, days=days, summarizer=models.summarizer)
         with store.connection() as connection:
             quality = summary_quality(connection, kind, days)
+        link_lineage(context, store, kind)
         return materialized(context, store, report, quality)
 
     return level

@@ -27,10 +27,11 @@ from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.store import embedded_server, store_url
 from rivet_pipeline.errors import RivetError, StoreUnavailableError
 from rivet_pipeline.models.embedder import PROBE
-from rivet_pipeline.models.factory import build_embedder
+from rivet_pipeline.models.factory import build_chat, build_embedder, compactor_credential
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.shipped import shipped
+from rivet_pipeline.transcripts.spool import Spool
 
 Verdict = Literal["ok", "warn", "fail"]
 
@@ -230,8 +231,16 @@ def _chat(settings: Settings) -> Iterator[Check]:
     if settings.compactor_model is None:
         yield Check("chat server", "fail", "RIVETOS_COMPACTOR_MODEL is not set", "name a model that the server offers")
         return
-    key = settings.compactor_api_key
-    headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+    try:
+        build_chat(settings)
+        token = compactor_credential(settings, timeout=_PATIENCE).token()
+    except ModelError as error:
+        yield Check("chat server", "fail", str(error), "check RIVETOS_COMPACTOR_TOKEN_COMMAND and _API_KEY")
+        return
+    except RivetError as error:
+        yield Check("chat server", "fail", str(error))
+        return
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         address = settings.compactor_url.rstrip("/") + "/models"
         answer = httpx.get(address, headers=headers, timeout=_PATIENCE)
@@ -240,12 +249,22 @@ def _chat(settings: Settings) -> Iterator[Check]:
         yield Check("chat server", "fail", f"does not answer: {reason}", "check RIVETOS_COMPACTOR_URL")
         return
     if answer.status_code in {401, 403}:
-        yield Check("chat server", "fail", f"refuses the key ({answer.status_code})", "check RIVETOS_COMPACTOR_API_KEY")
+        action = "check RIVETOS_COMPACTOR_API_KEY, or what RIVETOS_COMPACTOR_TOKEN_COMMAND prints"
+        yield Check("chat server", "fail", f"refuses the key ({answer.status_code})", action)
     elif settings.compactor_model in answer.text:
         yield Check("chat server", "ok", f"answers and offers {settings.compactor_model}")
     else:
         found = f"answers {answer.status_code} and does not list {settings.compactor_model}"
         yield Check("chat server", "warn", found, "check RIVETOS_COMPACTOR_URL and _MODEL, unless it lists no models")
+
+
+def _spool(settings: Settings) -> Iterator[Check]:
+    status = Spool(settings.spool_folder).status()
+    if status.complaints:
+        yield Check("capture spool", "warn", "; ".join(status.complaints))
+    else:
+        waiting = f"{status.depth} waiting" if status.depth else "nothing waits"
+        yield Check("capture spool", "ok", f"{waiting} in {settings.spool_folder}")
 
 
 def _dagster_home(settings: Settings) -> Iterator[Check]:
@@ -270,6 +289,7 @@ _LOOKS: tuple[tuple[str, Callable[[Settings], Iterator[Check]]], ...] = (
     ("embedding model", _embedder),
     ("chat server", _chat),
     ("Dagster home", _dagster_home),
+    ("capture spool", _spool),
 )
 
 

@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from rivet_pipeline.errors import RivetError
 
-#: Every command: its module, its function, and its line in the list.
+#: Every command: its module, its function or, for a group of commands, its Typer application, and its line in the list.
 COMMANDS = {
     "up": ("up", "up_command", "Start the store, Dagster and the API, and stay up until Ctrl-C."),
     "import": ("import_", "import_command", "Read transcripts from files and folders into the memory."),
@@ -28,7 +28,15 @@ COMMANDS = {
     "stats": ("stats", "stats_command", "Show what the memory holds and what waits for the pipeline."),
     "redact": ("redact", "redact_command", "Take a secret out of what is stored."),
     "migrate-lcm": ("migrate_lcm", "migrate_lcm_command", "Move a Lossless Context Management store into the memory."),
+    "memory": (
+        "memory",
+        "memory_app",
+        "Look into the pipeline's work, retry what failed, trace a summary to its words.",
+    ),
     "doctor": ("doctor", "doctor_command", "Check what the memory needs, and say what to do."),
+    "hook": ("hook", "hook_command", "Capture one event of an agent; called by its hooks."),
+    "hooks": ("hooks", "hooks_app", "Install the hooks of agents, so that they are captured while they run."),
+    "spool": ("spool", "spool_app", "Show and send what waits for the API."),
     "serve": ("serve", "serve_command", "Serve the HTTP API alone, until Ctrl-C."),
 }
 
@@ -49,10 +57,13 @@ class _LateCommands(TyperGroup):
         return name, command, rest
 
 
-def _load(name: str) -> TyperCommand:
-    module, function, _ = COMMANDS[name]
+def _load(name: str) -> TyperCommand | TyperGroup:
+    module, attribute, _ = COMMANDS[name]
+    loaded = getattr(import_module(f"rivet_pipeline.cli.{module}"), attribute)
+    if isinstance(loaded, typer.Typer):
+        return typer.main.get_group(loaded)
     single = typer.Typer(add_completion=False, rich_markup_mode="rich", context_settings=_CONTEXT)
-    single.command(name)(getattr(import_module(f"rivet_pipeline.cli.{module}"), function))
+    single.command(name)(loaded)
     command = typer.main.get_command(single)
     assert isinstance(command, TyperCommand)
     return command

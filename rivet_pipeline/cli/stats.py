@@ -18,6 +18,7 @@ from rivet_pipeline.db.store import open_store
 from rivet_pipeline.retrieval.stats import collect_stats
 from rivet_pipeline.retrieval.types import Stats
 from rivet_pipeline.settings import get_settings
+from rivet_pipeline.transcripts.spool import Spool
 
 
 def stats_command(agent: Agent = None, as_json: AsJson = False) -> None:
@@ -28,7 +29,7 @@ def stats_command(agent: Agent = None, as_json: AsJson = False) -> None:
     settings = get_settings()
     wanted = not_blank("agent", agent)
     with open_store(settings) as url, connect(url, application_name="rivet-stats") as connection:
-        stats = collect_stats(connection, agent=wanted)
+        stats = collect_stats(connection, agent=wanted, spool=Spool(settings.spool_folder))
     if as_json:
         print_json(stats_answer(stats, datetime.now(UTC)).model_dump(mode="json", by_alias=True))
     else:

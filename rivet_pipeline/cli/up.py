@@ -33,6 +33,8 @@ from rivet_pipeline.cli.processes import (
     only_one,
     require_free_port,
 )
+from rivet_pipeline.cli.spool import said
+from rivet_pipeline.client import CaptureClient, Replayed
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.ledger import try_services_again, waiting_failures
 from rivet_pipeline.db.pending import PendingDay, pending_days
@@ -191,6 +193,7 @@ def _run(settings: Settings, home: Home, url: str, console: Console, began: floa
         dagster = _address("127.0.0.1", settings.dagster_port)
         console.print(f"API:        {api}/docs")
         console.print(f"Dagster UI: {dagster}")
+        _replay_spool(settings, console)
         watch = _Watch(settings, supervisor, console)
         _work_off(url, watch, console)
         _print_example(settings, url, api, console)
@@ -263,6 +266,18 @@ def _start_programs(
         )
 
 
+def _replay_spool(settings: Settings, console: Console) -> None:
+    """Sends what was captured while nothing ran. What can not be sent stays, and is told by stats and health."""
+    try:
+        with CaptureClient.from_settings(settings) as client:
+            done = client.replay()
+    except RivetError as error:
+        console.print(f"Capture spool: {error}", markup=False)
+        return
+    if done != Replayed():
+        console.print(f"Capture spool: {said(done)}", markup=False)
+
+
 def _end_leftover_runs(home: Home, environment: Mapping[str, str]) -> None:
     """A program of its own, because Dagster reads its place from the environment of its process."""
     log = home.logs / "dagster-leftovers.log"
@@ -333,7 +348,8 @@ class _Watch:
 
     def _tend_server(self, server: EmbeddedServer) -> None:
         try:
-            if server.start():
+            # A program of ours that was started again may have been quicker than we.
+            if server.start() or self.server_failures:
                 self.console.print(f"Postgres had ended and was started again; its log is {server.log}.")
             self.server_failures = 0
         except StoreUnavailableError:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import Cause, ModelError
+from rivet_pipeline.models.texts import clean_outgoing
 
 #: The item of a stage's model service itself: while it is blocked, the pending views let the whole stage rest.
 SERVICE = "service"
@@ -42,11 +43,14 @@ def retry_delay(cause: Cause, attempts: int, retry_after: float | None = None) -
 
 
 def record_failure(connection: Connection, *, stage: str, item: str, error: ModelError, day: date | None) -> None:
-    """Counts one more failure of an item and sets when it is tried next. Runs in the caller's transaction."""
+    """Counts one more failure of an item and sets when it is tried next. Runs in the caller's transaction.
+
+    Failures of another cause before it do not count: an item that met a service that was down has all its tries left.
+    """
     row = connection.execute(
-        "SELECT attempts FROM ros_failures WHERE stage = %s AND item = %s FOR UPDATE", [stage, item]
+        "SELECT attempts, cause FROM ros_failures WHERE stage = %s AND item = %s FOR UPDATE", [stage, item]
     ).fetchone()
-    attempts = (row["attempts"] if row else 0) + 1
+    attempts = (row["attempts"] if row and row["cause"] == error.cause else 0) + 1
     delay = retry_delay(error.cause, attempts, error.retry_after)
     connection.execute(
         """
@@ -60,7 +64,8 @@ def record_failure(connection: Connection, *, stage: str, item: str, error: Mode
             "stage": stage,
             "item": item,
             "cause": error.cause,
-            "error": str(error)[:2000],
+            # A service's words may hold what Postgres can not store.
+            "error": clean_outgoing(str(error))[:2000],
             "attempts": attempts,
             "day": day,
             "delay": delay,

@@ -149,6 +149,28 @@ def _quality(rows: list[dict[str, Any]]) -> SummaryQuality:
     )
 
 
+def untold_calls(connection: Connection) -> Finding:
+    """Tool calls without words that have no text either, an hour after their conversation fell silent; noise left out.
+
+    Asks the rows themselves, not what is pending: a call that was given up, or that no mark leads to, is found too.
+    """
+    return _finding(
+        connection,
+        _UNTOLD.format(columns="count(*) FILTER (WHERE untold) AS at_fault, count(*) AS examined", tail=""),
+        _UNTOLD.format(columns="id, tool_name, day", tail="WHERE untold ORDER BY day, seq LIMIT 10"),
+    )
+
+
+_UNTOLD = """
+SELECT {columns} FROM (
+    SELECT m.id, m.seq, m.tool_name, c.day,
+           ros_is_untold(m.content, m.tool_name, m.metadata) AND c.updated_at < now() - interval '1 hour' AS untold
+    FROM ros_messages AS m JOIN ros_conversations AS c ON c.id = m.conversation_id
+    WHERE m.tool_name IS NOT NULL AND NOT ros_is_noise(c.session_key, c.settings)
+) AS calls {tail}
+"""
+
+
 def orphan_summaries(connection: Connection, kind: str) -> Finding:
     """Leaves without a source message, branches and roots without a child.
 
@@ -206,7 +228,8 @@ def duplicate_events(connection: Connection, since: date) -> Finding:
 _SAME_ROWS = """
 SELECT {columns} FROM (
     SELECT conversation_id, created_at, role, text_hash, count(*) AS copies
-    FROM ros_messages WHERE captured_at >= %(since)s AND content <> '' AND NOT metadata ? 'clashes_with'
+    FROM ros_messages
+    WHERE captured_at >= %(since)s AND content <> '' AND NOT metadata ?| ARRAY['clashes_with', 'content_made_by']
     GROUP BY conversation_id, created_at, role, text_hash
 ) AS groups {tail}
 """

@@ -14,6 +14,7 @@ import psycopg
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.lexicon import pending_lexicon
 from rivet_pipeline.retrieval.types import Stats
+from rivet_pipeline.transcripts.spool import Spool, SpoolStatus
 
 #: So many rows may wait for the lexicon before that is worth an alert: BM25's figures hardly move below.
 LEXICON_ALERT = 50_000
@@ -21,9 +22,10 @@ LEXICON_ALERT = 50_000
 _Figure = Callable[[Connection, str | None], Any]
 
 
-def collect_stats(connection: Connection, *, agent: str | None = None) -> Stats:
+def collect_stats(connection: Connection, *, agent: str | None = None, spool: Spool | None = None) -> Stats:
     """Reads every figure; `agent` narrows totals, roles and recent conversations, the rest is of the whole store.
 
+    `spool` is this machine's, whose captures are on their way; without it its figure is left out.
     Raises only when the connection itself is gone. Times are UTC; the shape of each figure stands at its function.
     """
     stats = Stats()
@@ -36,7 +38,21 @@ def collect_stats(connection: Connection, *, agent: str | None = None) -> Stats:
                 raise
             stats.errors[name] = " ".join(str(error).split())
     stats.alerts = _alerts(stats)
+    if spool is not None:
+        status = spool.status()
+        stats.figures["spool"] = _spool(status)
+        stats.alerts += status.complaints
     return stats
+
+
+def _spool(status: SpoolStatus) -> dict[str, Any]:
+    """Depth (captures that wait), oldest_seconds (None when none waits), dead (refused), bytes."""
+    return {
+        "depth": status.depth,
+        "oldest_seconds": None if status.oldest_seconds is None else round(status.oldest_seconds),
+        "dead": status.dead,
+        "bytes": status.bytes,
+    }
 
 
 def _one(connection: Connection, query: str, *values: Any) -> dict[str, Any]:

@@ -165,8 +165,9 @@ def read_request(connection: Connection, summary_id: UUID, kind: Kind, state: St
     if kind == "leaf":
         rows = connection.execute(
             """
-            SELECT m.id, m.created_at, m.agent, m.role, m.content, m.tool_name, m.tool_args, m.tool_result, m.metadata,
-                   m.text_hash::text AS text_hash
+            SELECT m.id, m.created_at, m.agent, m.role, ros_captured_content(m.content, m.metadata) AS content,
+                   m.tool_name, m.tool_args, m.tool_result, m.metadata,
+                   ros_captured_hash(m.text_hash, m.tool_result, m.metadata)::text AS text_hash
             FROM ros_summary_sources AS s JOIN ros_messages AS m ON m.id = s.message_id
             WHERE s.summary_id = %s ORDER BY s.ordinal
             """,

@@ -169,7 +169,11 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A text that may be stored, what its sources hold of it, and what it cost. `retried`: it was asked for twice."""
+    """A text that may be stored, what its sources hold of it, and what it cost. `retried`: it was asked for twice.
+
+    `answered_by`: the models that wrote it, by the service's own word, separated by commas when its parts have several;
+    `fallback`: a service that stands in for the configured one wrote at least a part.
+    """
 
     text: str
     share: float | None
@@ -179,6 +183,8 @@ class _Draft:
     prompt_tokens: int
     completion_tokens: int
     seconds: float
+    answered_by: str
+    fallback: bool
     retried: bool = False
 
 
@@ -268,7 +274,7 @@ class _Work:
         except ModelError as error:
             if error.cause != "content":
                 raise
-            return replace(first, retried=True)
+            return replace(first, retried=True, calls=first.calls + error.calls)
         better = second if self._is_trusted(second) or (second.share or 0) >= (first.share or 0) else first
         return replace(
             better,
@@ -303,6 +309,8 @@ class _Work:
             prompt_tokens=sum(answer.prompt_tokens for answer in answers),
             completion_tokens=sum(answer.completion_tokens for answer in answers),
             seconds=time.monotonic() - started,
+            answered_by=", ".join(dict.fromkeys(answer.answered_by for answer in answers if answer.answered_by)),
+            fallback=any(answer.fallback for answer in answers),
         )
 
     def _answer(self, request: SummaryRequest, day: date) -> SummaryDraft:
@@ -311,8 +319,8 @@ class _Work:
             draft = self._summarizer.summarize(request)
             if not clean_text(draft.text).strip():
                 raise ModelError("content", "empty", "the summarizer gave no text")
-        except ModelError:
-            tally.model_calls += 1
+        except ModelError as error:
+            tally.model_calls += error.calls
             raise
         except Exception as error:
             # One conversation that our own code can not take must not stop all others; the ledger shows it.
@@ -341,6 +349,7 @@ class _Work:
             "uncovered": [source.id for source, found in zip(request.inputs, told, strict=True) if found is False],
             "metadata": Jsonb(
                 {
+                    **({"answered_by": clean_text(draft.answered_by)} if draft.answered_by else {}),
                     "seconds": round(draft.seconds, 3),
                     "calls": draft.calls,
                     "parts": draft.parts,
@@ -404,7 +413,8 @@ class _Work:
         try:
             draft = self._draft(request, made.day)
             if made.trusted and not self._is_trusted(draft):
-                raise ModelError("content", "ungrounded", f"the new text names what no source holds: {draft.missing}")
+                detail = f"the new text names what no source holds: {draft.missing}"
+                raise ModelError("content", "ungrounded", detail, fallback=draft.fallback)
         except ModelError as error:
             return self._failed(str(made.id), error, made.day)
         finally:
@@ -422,6 +432,11 @@ class _Work:
     def _failed(self, item: str, error: ModelError, day: date) -> bool:
         """Records a failure: the item's own, or the service's, for which the whole stage rests. True for the former."""
         mine = error.cause == "content"
+        if mine and error.fallback:
+            # A stand-in's bad answer says nothing of the configured model: the item is tried until that one is back.
+            error = ModelError(
+                "transient", error.name, f"{error.detail} (by a fallback)", retry_after=error.retry_after
+            )
         with self._connection.transaction():
             record_failure(self._connection, stage=self.stage, item=item if mine else SERVICE, error=error, day=day)
         self.report.days[day].failures += 1

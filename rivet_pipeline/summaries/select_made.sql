@@ -9,7 +9,8 @@ CROSS JOIN LATERAL (
     SELECT array_agg(o.id::text ORDER BY o.place, o.seq) AS ids,
            array_agg(o.text_hash::text ORDER BY o.place, o.seq) AS hashes
     FROM (
-        SELECT m.id, m.text_hash, to_timestamp(x.ordinal) AS place, m.seq
+        SELECT m.id, ros_captured_hash(m.text_hash, m.tool_result, m.metadata) AS text_hash,
+               to_timestamp(x.ordinal) AS place, m.seq
         FROM ros_summary_sources AS x JOIN ros_messages AS m ON m.id = x.message_id
         WHERE s.kind = 'leaf' AND x.summary_id = s.id
         UNION ALL

@@ -118,12 +118,18 @@ def input_hash(kind: Kind, inputs: list[tuple[str, str]], *, model: str, version
 
 @dataclass(frozen=True, slots=True)
 class SummaryDraft:
-    """A summary that may be stored. Tokens are the model's own count, 0 when it gives none."""
+    """A summary that may be stored. Tokens are the model's own count, 0 when it gives none.
+
+    `answered_by`: the model that wrote it by the service's own word, None when that is always the summarizer's.
+    `fallback`: a service that stands in for the configured one wrote it.
+    """
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
     calls: int = 1
+    answered_by: str | None = None
+    fallback: bool = False
 
 
 class Summarizer(Protocol):
@@ -131,7 +137,7 @@ class Summarizer(Protocol):
 
     @property
     def model(self) -> str:
-        """The name stored with each summary; a row of another name is stale."""
+        """The configured model's name, stored with each summary and in its hash; a row of another name is stale."""
         ...
 
     def summarize(self, request: SummaryRequest) -> SummaryDraft:

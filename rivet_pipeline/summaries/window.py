@@ -17,7 +17,7 @@ from rivet_pipeline.summaries.types import Kind, SourceMessage, SourceSummary, S
 Fits = Callable[[SummaryRequest], bool]
 
 #: Tokens that a chat template and a reminder may add around the two texts.
-_AROUND = 64
+_AROUND = 96
 
 #: The share of the context that an answer may take when its own budget is more.
 _ANSWER_SHARE = 5 / 8

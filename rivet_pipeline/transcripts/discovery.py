@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from rivet_pipeline.settings import Settings
@@ -35,7 +36,7 @@ def find_stores(settings: Settings, *, home: Path | None = None, projects: Itera
 
 
 def _places(settings: Settings, home: Path, projects: Iterable[Path]) -> Iterator[tuple[str, Path]]:
-    """Every harness with the places it may use; a `*` stands for any one name."""
+    """Every harness with the places it may use; `*` stands for any part of one name."""
     yield "claude-code", settings.claude_home / "projects"
     yield "claude-code", home / ".config/claude/projects"
     yield "codex", settings.codex_home / "sessions"
@@ -51,10 +52,12 @@ def _places(settings: Settings, home: Path, projects: Iterable[Path]) -> Iterato
     if settings.opencode_db is not None:
         yield "opencode", settings.opencode_db
     yield "opencode", settings.data_home / "opencode/opencode.db"
+    yield "opencode", settings.data_home / "opencode/opencode-*.db"
     yield "opencode", settings.data_home / "opencode/storage/session"
     yield "opencode", settings.data_home / "opencode/project/*/storage/session"
-    yield "hermes", settings.hermes_home / "state.db"
-    yield "hermes", settings.hermes_home / "sessions"
+    for folder in (settings.hermes_home, settings.hermes_home / "profiles/*"):
+        yield "hermes", folder / "state.db"
+        yield "hermes", folder / "sessions"
     yield "cursor", home / ".cursor/projects/*/agent-transcripts"
     yield "cursor", home / ".cursor/chats"
     for application in (".config/Cursor", "Library/Application Support/Cursor", "AppData/Roaming/Cursor"):
@@ -69,7 +72,7 @@ def _places(settings: Settings, home: Path, projects: Iterable[Path]) -> Iterato
 
 
 def _matches(pattern: Path) -> list[Path]:
-    """The paths that exist of a pattern in which whole names may be `*`. A folder that can not be listed has none."""
+    """The paths that exist of a pattern. A folder that can not be listed has none."""
     found = [Path(pattern.anchor)]
     for name in pattern.parts[1:]:
         found = [match for path in found for match in _step(path, name)]
@@ -78,9 +81,9 @@ def _matches(pattern: Path) -> list[Path]:
 
 def _step(path: Path, name: str) -> list[Path]:
     try:
-        if name != "*":
-            child = path / name
-            return [child] if child.exists() else []
-        return sorted(child for child in path.iterdir() if child.is_dir())
+        if "*" in name:
+            return sorted(child for child in path.iterdir() if fnmatchcase(child.name, name))
+        child = path / name
+        return [child] if child.exists() else []
     except OSError:
         return []

@@ -266,6 +266,9 @@ class _Search:
         metadata = message.metadata
         self.ids = {message.event_id, _text(metadata.get("clashes_with")) or message.event_id}
         stored = _stored_parts(message)
+        if "content_made_by" in metadata:
+            # No file holds a text that was made for the row afterwards.
+            stored["content"] = None
         cut = {name for name, key in _LENGTH_KEYS.items() if metadata.get(key) is not None}
         #: What was cut, and the beginning that is stored of it.
         self.wanted = {name: (stored[name] or "").removesuffix(_OLD_MARKER) for name in cut or _LENGTH_KEYS}

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import psycopg
@@ -35,6 +35,9 @@ IMPORT_VERSION = 1
 
 #: A source that has not changed for this long, in seconds, is taken as no longer written.
 SETTLED_AFTER = 60.0
+
+#: What a reader raises that meets something nobody thought of.
+DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 #: Called with the file being read, the bytes done so far and the bytes there are.
 Progress = Callable[[Path, int, int], None]
@@ -207,7 +210,7 @@ class Importer:
         if known is not None:
             return known
         settled = time.time() - state.mtime_ns / 1e9 >= SETTLED_AFTER
-        report = self._read(path, reader, Reading(self._name(reader), self._max_line, advance, settled=settled))
+        report = self._read(path, state, reader, Reading(self._name(reader), self._max_line, advance, settled=settled))
         if report.status == "read" and not self._dry_run:
             ledger.remember(state, report)
         return report
@@ -221,19 +224,29 @@ class Importer:
         how = Reading(self._name(reader), self._max_line, advance, settled=False, follow=True)
         return reader.read(path, how)
 
-    def batches(self, report: FileReport) -> Batches:
+    def batches(self, report: FileReport, state: SourceState) -> Batches:
         """What a source's items are to be given to."""
-        return Batches(self._connection, self._first_day, report, dry_run=self._dry_run, redact=self._redact)
+        return Batches(
+            self._connection,
+            self._first_day,
+            report,
+            undated=datetime.fromtimestamp(state.mtime_ns / 1e9, UTC),
+            dry_run=self._dry_run,
+            redact=self._redact,
+        )
 
-    def _read(self, path: Path, reader: Reader, how: Reading) -> FileReport:
+    def _read(self, path: Path, state: SourceState, reader: Reader, how: Reading) -> FileReport:
         report = FileReport(shown(path), "read", reader.harness)
-        batches = self.batches(report)
+        batches = self.batches(report, state)
         try:
             for item in reader.read(path, how):
                 report.count(item)
                 batches.take(item)
         except OSError as error:
             report.status, report.problem = "unreadable", error.strerror or str(error)
+        except DEFECTS as error:
+            # A file that our own code can not take must not stop all others.
+            report.status, report.problem = "unreadable", f"{type(error).__name__}: {error}"
         batches.flush()
         return report
 

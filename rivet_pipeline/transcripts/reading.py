@@ -43,6 +43,24 @@ class SourceState:
     mtime_ns: int
 
 
+def file_state(*paths: Path) -> SourceState:
+    """The state of files that are read together. The first must be there; others may be missing.
+
+    Raises `OSError` when the first can not be seen.
+    """
+    size, changed = 0, 0
+    for number, path in enumerate(paths):
+        try:
+            status = path.stat()
+        except OSError:
+            if number == 0:
+                raise
+            continue
+        size += status.st_size
+        changed = max(changed, status.st_mtime_ns)
+    return SourceState(size, changed)
+
+
 class Head:
     """The beginning of a file, as it is shown to every reader. `data` is decompressed; `path` names no compression."""
 

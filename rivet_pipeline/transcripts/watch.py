@@ -17,7 +17,7 @@ import psycopg
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import RivetError, StoreUnavailableError
-from rivet_pipeline.transcripts.importer import SETTLED_AFTER, Importer, shown, walk
+from rivet_pipeline.transcripts.importer import DEFECTS, SETTLED_AFTER, Importer, shown, walk
 from rivet_pipeline.transcripts.lines import COMPRESSIONS
 from rivet_pipeline.transcripts.readers import detect
 from rivet_pipeline.transcripts.reading import Reader, SourceState
@@ -55,10 +55,10 @@ class _Follower:
     def _advance(self, size: int) -> None:
         self.position += size
 
-    def read_on(self, importer: Importer) -> FileReport:
+    def read_on(self, importer: Importer, state: SourceState) -> FileReport:
         """Stores what has come since the last time. Raises `psycopg.Error`: then the follower is of no use any more."""
         report = FileReport(shown(self.path), "read", self.harness)
-        batches = importer.batches(report)
+        batches = importer.batches(report, state)
         for item in self.items:
             if isinstance(item, Paused):
                 break
@@ -151,6 +151,8 @@ class Watcher:
             reader, problem = detect(path), None
         except OSError as error:
             reader, problem = None, error.strerror or str(error)
+            # To be tried again, whatever its size.
+            size = -1
         self._sources[path] = _Source(path.resolve(), reader, size=size)
         if problem is not None:
             self._complain(path, problem)
@@ -187,22 +189,24 @@ class Watcher:
             return
         growing = time.time() - source.changed_at < CLOSE_AFTER
         if source.reader.follows and growing and source.path.suffix not in COMPRESSIONS:
-            self._follow(source, source.reader, importer)
+            self._follow(source, source.reader, state, importer)
             source.unfinished = True
         else:
             source.unfinished = self._import(source, importer).status == "incomplete"
         source.stored = state
 
-    def _follow(self, source: _Source, reader: Reader, importer: Importer) -> None:
+    def _follow(self, source: _Source, reader: Reader, state: SourceState, importer: Importer) -> None:
         try:
             if source.follower is None or not source.follower.fits():
                 self._make_room()
                 source.follower = _Follower(source.path, reader, importer)
             follower, source.follower = source.follower, None
-            self._tell(follower.read_on(importer))
+            self._tell(follower.read_on(importer, state))
             source.follower = follower
         except OSError as error:
             self._complain(source.path, error.strerror or str(error))
+        except DEFECTS as error:
+            self._complain(source.path, f"{type(error).__name__}: {error}")
 
     def _make_room(self) -> None:
         open_ones = [source for source in self._sources.values() if source.follower is not None]

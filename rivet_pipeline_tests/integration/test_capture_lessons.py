@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,26 @@ def test_a_clock_that_is_years_ahead_wins_nothing(connection: Connection) -> Non
         "SELECT metadata ->> 'event_ts' AS said FROM ros_messages WHERE metadata ? 'event_ts' ORDER BY seq"
     ).fetchall()
     assert [row["said"][:4] for row in flagged] == ["2031", "9999"]
+
+
+def test_a_session_without_times_is_from_when_its_file_was_written(
+    database_url: str, connection: Connection, tmp_path: Path
+) -> None:
+    rows = [{"role": "user", "message": {"content": [{"type": "text", "text": f"line {n}"}]}} for n in range(3)]
+    path = lay(tmp_path / "agent-transcripts" / "c1.jsonl", *rows)
+    then = datetime(2026, 2, 3, 4, 5, tzinfo=UTC)
+    os.utime(path, (then.timestamp(), then.timestamp()))
+    bring_in(database_url, path)
+    assert texts(connection) == ["line 0", "line 1", "line 2"]
+    assert connection.execute("SELECT day FROM ros_conversations").fetchone() == {"day": then.date()}
+
+
+def test_what_stands_before_the_first_time_stays_before_it(
+    database_url: str, connection: Connection, tmp_path: Path
+) -> None:
+    rows = [user(1, "undated", timestamp=None), user(2, "dated"), user(3, "later")]
+    bring_in(database_url, lay(tmp_path / "a.jsonl", *rows))
+    assert texts(connection) == ["undated", "dated", "later"]
 
 
 @pytest.mark.parametrize(

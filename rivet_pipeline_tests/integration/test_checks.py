@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.migrations import apply_migrations
 from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.settings import get_settings
+from rivet_pipeline.transcripts.spool import Spool
 from rivet_pipeline_tests.integration.pipeline import DAY, Pipeline, capture
 
 #: Fault by check: SQL that plants it in a store of one conversation with eight leaves, their branch and their vectors.
@@ -18,6 +21,13 @@ FAULTS = {
         INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content, created_at)
         SELECT conversation_id, event_id || '-again', agent, channel, role, content, created_at
         FROM ros_messages ORDER BY seq LIMIT 1""",
+    ("tool_call_text", "nothing_overdue"): """
+        INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, tool_name, tool_result)
+        SELECT id, 'untold', 'opus', 'test', 'tool', 'Bash', 'fine' FROM ros_conversations;
+        UPDATE ros_conversations SET revision = revision + 1""",
+    ("tool_call_text", "every_call_told"): """
+        INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, tool_name, tool_result)
+        SELECT id, 'untold', 'opus', 'test', 'tool', 'Bash', 'fine' FROM ros_conversations""",
     ("message_embeddings", "one_width"): """
         INSERT INTO ros_embedding_models (name, dimensions) VALUES ('unindexed', 256);
         INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end,
@@ -47,6 +57,7 @@ FAULTS = {
         (stage, "nothing_failing"): f"""
         INSERT INTO ros_failures (stage, item, cause, error) VALUES ('{stage}', 'some', 'content', 'no')"""
         for stage in (
+            "tool_call_text",
             "message_embeddings",
             "leaf_summaries",
             "branch_summaries",
@@ -78,7 +89,16 @@ FAULTS = {
         FROM ros_summaries WHERE kind = 'branch'""",
 }
 #: What stops nobody's work while it is put right.
-WARNINGS = {"nothing_overdue", "nothing_failing", "grounded", "covered", "no_duplicate_events"}
+WARNINGS = {"every_call_told", "nothing_overdue", "nothing_failing", "grounded", "covered", "no_duplicate_events"}
+
+
+@pytest.fixture(autouse=True)
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spool]:
+    """The spool that the checks of a test look at, empty at first."""
+    monkeypatch.setenv("RIVETOS_CAPTURE_SPOOL", str(tmp_path / "spool"))
+    get_settings.cache_clear()
+    yield Spool(tmp_path / "spool")
+    get_settings.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +141,7 @@ def check(pipeline: Pipeline) -> dict[tuple[str, str], dg.AssetCheckEvaluation]:
 
 def test_a_sound_store_passes_every_check(pipeline: Pipeline) -> None:
     found = check(pipeline)
-    assert set(found) == set(FAULTS)
+    assert set(found) == {*FAULTS, ("messages", "captures_delivered")}
     assert [key for key, evaluation in found.items() if not evaluation.passed] == []
 
 
@@ -133,6 +153,13 @@ def test_a_planted_fault_is_found(pipeline: Pipeline, key: tuple[str, str]) -> N
     assert (found.severity == dg.AssetCheckSeverity.WARN) == (key[1] in WARNINGS)
     assert found.metadata["at_fault"].value
     assert str(found.metadata["examples"].value).count("\n") >= 2  # a table with the rows at fault
+
+
+def test_a_capture_that_was_refused_is_found(pipeline: Pipeline, spool: Spool) -> None:
+    spool.put_dead(b'{"session_key": "s:1"}', "s:1", reason="answered 400: no", status=400)
+    found = check(pipeline)["messages", "captures_delivered"]
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "answered 400: no" in str(found.metadata["examples"].value)
 
 
 def test_checks_of_an_empty_store_pass(database_url: str, connection: Connection, instance: dg.DagsterInstance) -> None:

@@ -37,7 +37,12 @@ NO_TRANSCRIPTS = {
 }
 
 #: Samples that are read and hold nothing that was said or done.
-WITHOUT_WORDS = {"codex/codex_050_legacy.jsonl", "codex/codex_052_raw.jsonl"}
+WITHOUT_WORDS = {
+    "codex/codex_050_legacy.jsonl",
+    "codex/codex_052_raw.jsonl",
+    "cursor/agent_store.db",
+    "opencode/native_session-events.json",
+}
 
 #: Parts of a tree that is read from its session's file.
 TREE_PARTS = ("/message/", "/part/", "/migration")
@@ -92,6 +97,7 @@ def laid(shared_data: Path, name: str, folder: Path) -> Path:
         shutil.copytree(tree, folder / tree.name, copy_function=shutil.copyfile)
         for path in (folder / tree.name).rglob("*"):
             path.chmod(0o700 if path.is_dir() else 0o600)
+            os.utime(path, (time.time() - 3600, time.time() - 3600))
         return folder / tree.name / source.relative_to(tree)
     shutil.copyfile(source, folder / source.name)
     return folder / source.name

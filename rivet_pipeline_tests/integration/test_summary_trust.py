@@ -14,7 +14,7 @@ import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.db.quality import summary_quality, uncovered_sources, ungrounded_summaries
-from rivet_pipeline.models.chat import OpenAIChat
+from rivet_pipeline.models.chat import Endpoint, OpenAIChat
 from rivet_pipeline.retrieval.stats import collect_stats
 from rivet_pipeline.summaries.batches import read_trust_floor
 from rivet_pipeline.summaries.chat_summarizer import ChatSummarizer
@@ -139,6 +139,34 @@ def test_a_redo_that_invents_keeps_the_trusted_text_and_says_so(connection: Conn
     (error,) = rows(connection, "SELECT cause || ' ' || error FROM ros_failures")
     assert error.startswith("content ungrounded: ")
     assert "src/ghost.py" in error
+
+
+def test_a_fallbacks_invented_redo_does_not_use_up_the_tries(connection: Connection, pool: Pool) -> None:
+    talk(connection, 10)
+    all_levels(pool, Inventing(lambda _: False))
+    before = rows(connection, "SELECT content FROM ros_summaries")
+    with chat_server(lambda _: Reply({}, 500)) as first, chat_server(lambda _: says(INVENTED)) as second:
+        service = OpenAIChat(first.url, "m", fallbacks=[Endpoint(second.url, "small")], sleep=lambda _: None)
+        (report, *_) = resummarize(pool, days=None, summarizer=ChatSummarizer(service), force=True)
+    assert (report.rows, report.failures, len(second.asked)) == (0, 1, 2)
+    assert rows(connection, "SELECT content FROM ros_summaries") == before
+    (error,) = rows(connection, "SELECT cause || ' ' || error FROM ros_failures")
+    assert error.startswith("transient ungrounded: ")
+    assert "by a fallback" in error
+
+
+def test_a_summary_in_parts_says_who_wrote_them(connection: Connection, pool: Pool) -> None:
+    conversation = talk(connection, 9)
+    add(connection, conversation, 1, content="a long message " * 2_000)
+
+    def turns(request: dict[str, Any]) -> Reply:
+        model = "large" if "\n[segment 1 of " in request["messages"][1]["content"] else "small"
+        return Reply({**says(GOOD).body, "model": model})
+
+    with chat_server(turns) as server:
+        summarize_leaves(pool, days=None, summarizer=chat(server, Window(8192)))
+    made = "SELECT metadata ->> 'answered_by' FROM ros_summaries ORDER BY message_count"
+    assert rows(connection, made) == ["large, small", "small"]
 
 
 def test_an_inventing_branch_is_kept_out_of_roots(connection: Connection, pool: Pool) -> None:

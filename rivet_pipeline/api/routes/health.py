@@ -9,10 +9,11 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from rivet_pipeline.api.dependencies import FromApp
-from rivet_pipeline.api.models import FailuresHealth, HealthAnswer, NoQuery
+from rivet_pipeline.api.models import FailuresHealth, HealthAnswer, NoQuery, SpoolHealth
 from rivet_pipeline.db.inspection import failure_counts
 from rivet_pipeline.db.pending import pending_days
 from rivet_pipeline.stages import STAGES
+from rivet_pipeline.transcripts.spool import Spool
 
 router = APIRouter(tags=["health"])
 
@@ -31,7 +32,7 @@ async def healthz(_: Annotated[NoQuery, Query()]) -> Alive:
 
 @router.get("/api/memory/health", summary="Whether the memory is well")
 def health(_: Annotated[NoQuery, Query()], resources: FromApp) -> HealthAnswer:
-    """Says `degraded` when the embedding model does not answer or items have failed for good.
+    """Says `degraded` when the embedding model does not answer, or items have failed or captures waited for too long.
 
     Pending work is no fault. A database that can not be reached is answered with 503.
     """
@@ -41,12 +42,14 @@ def health(_: Annotated[NoQuery, Query()], resources: FromApp) -> HealthAnswer:
             pending[item.stage] += item.items
         failures = FailuresHealth(**failure_counts(connection))
     embeddings = resources.probe.look()
-    well = embeddings.status == "ok" and failures.permanent == 0 and failures.given_up == 0
+    spool = Spool(resources.settings.spool_folder).status()
+    failed = failures.permanent or failures.given_up or spool.complaints
     return HealthAnswer(
-        status="ok" if well else "degraded",
+        status="ok" if embeddings.status == "ok" and not failed else "degraded",
         database="ok",
         embeddings=embeddings,
         pending=pending,
         failures=failures,
+        spool=SpoolHealth(depth=spool.depth, oldest_seconds=spool.oldest_seconds, dead=spool.dead),
         observed_at=datetime.now(UTC),
     )

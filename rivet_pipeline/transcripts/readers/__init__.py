@@ -13,11 +13,14 @@ from rivet_pipeline.transcripts.readers.claude_code import ClaudeCodeReader
 from rivet_pipeline.transcripts.readers.codex import CodexReader
 from rivet_pipeline.transcripts.readers.copilot import CopilotReader
 from rivet_pipeline.transcripts.readers.cursor import CursorReader
+from rivet_pipeline.transcripts.readers.cursor_db import CursorDatabaseReader
 from rivet_pipeline.transcripts.readers.droid import DroidReader
 from rivet_pipeline.transcripts.readers.gemini_aistudio import GeminiAiStudioReader
 from rivet_pipeline.transcripts.readers.gemini_cli import GeminiCliReader
 from rivet_pipeline.transcripts.readers.grok import GrokReader
+from rivet_pipeline.transcripts.readers.hermes import HermesLinesReader, HermesReader
 from rivet_pipeline.transcripts.readers.kimi import KimiReader
+from rivet_pipeline.transcripts.readers.opencode import OpenCodeReader
 from rivet_pipeline.transcripts.readers.pi import OpenClawReader, PiReader
 from rivet_pipeline.transcripts.readers.polylogue import PolylogueReader
 from rivet_pipeline.transcripts.readers.qwen_code import QwenCodeReader
@@ -44,6 +47,10 @@ READERS: tuple[Reader, ...] = (
     DroidReader(),
     CursorReader(),
     PolylogueReader(),
+    OpenCodeReader(),
+    HermesLinesReader(),
+    HermesReader(),
+    CursorDatabaseReader(),
 )
 
 #: How far a line file is read for its format when the first 64 KiB do not tell: a pasted picture makes a long line.

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from rivet_pipeline.transcripts.lines import open_stream
 from rivet_pipeline.transcripts.readers.markdown import CodeBlocks, Quotes, TextLine, TextLines, Undecided
-from rivet_pipeline.transcripts.readers.shared import ContentIds, Said, file_state, make_title, parse_time, present
-from rivet_pipeline.transcripts.reading import Head, Reading, SourceState
+from rivet_pipeline.transcripts.readers.shared import ContentIds, FileReader, Said, make_title, parse_time, present
+from rivet_pipeline.transcripts.reading import Head, Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
     Incomplete,
@@ -78,13 +78,12 @@ _MODE_LINE = re.compile(r"-\*-.*-\*-\s*")
 _Part = Literal["typed", "printed", "answer"]
 
 
-class AiderReader:
+class AiderReader(FileReader):
     """`.aider.chat.history.md`, and files that read like one."""
 
     harness = HARNESS
     agent = "rivet-aider"
     suffixes = frozenset({".md"})
-    follows = False
 
     def sniff(self, head: Head) -> bool:
         """Whether a run begins in it, or marks such as it leaves stand in it, outside of any code block."""
@@ -102,10 +101,6 @@ class AiderReader:
                 other = other or not (_MODE_LINE.fullmatch(line) or not line.strip())
             blocks.take(line)
         return typed and (named or reported)
-
-    def state(self, path: Path) -> SourceState:
-        """The file's size and the time of its last change."""
-        return file_state(path)
 
     def read(self, path: Path, how: Reading) -> Iterator[ReadItem]:
         """The file's sessions in file order, a prompt, an answer or a stretch of output at a time."""

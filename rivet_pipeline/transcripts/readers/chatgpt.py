@@ -21,8 +21,8 @@ from rivet_pipeline.transcripts.lines import open_stream
 from rivet_pipeline.transcripts.readers.branches import off_path, path_to
 from rivet_pipeline.transcripts.readers.shared import (
     SHAPE_ERRORS,
+    FileReader,
     Said,
-    file_state,
     join_texts,
     make_title,
     mapping,
@@ -30,7 +30,7 @@ from rivet_pipeline.transcripts.readers.shared import (
     present,
     text_of,
 )
-from rivet_pipeline.transcripts.reading import Head, Reading, SourceState
+from rivet_pipeline.transcripts.reading import Head, Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
     Incomplete,
@@ -72,22 +72,17 @@ _POINTERS = {"image_asset_pointer": "image", "audio_asset_pointer": "audio", "vi
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
 
-class ChatGptReader:
+class ChatGptReader(FileReader):
     """`conversations.json`, `conversations-000.json`, or one conversation's JSON."""
 
     harness = HARNESS
     agent = "chatgpt"
     suffixes = frozenset({".json"})
-    follows = False
 
     def sniff(self, head: Head) -> bool:
         """Whether a tree of nodes begins in it beside a conversation's other members."""
         text = head.text
         return bool(_START.match(text) and _TREE.search(text) and _CONVERSATION.search(text))
-
-    def state(self, path: Path) -> SourceState:
-        """The file's size and the time of its last change."""
-        return file_state(path)
 
     def read(self, path: Path, how: Reading) -> Iterator[ReadItem]:
         """The conversations in file order; memory is bounded by the largest of them."""

@@ -22,9 +22,9 @@ from rivet_pipeline.transcripts.readers.claude_code import result_text
 from rivet_pipeline.transcripts.readers.shared import (
     SHAPE_ERRORS,
     ContentIds,
+    FileReader,
     Said,
     binary_placeholder,
-    file_state,
     join_texts,
     make_title,
     mapping,
@@ -32,7 +32,7 @@ from rivet_pipeline.transcripts.readers.shared import (
     present,
     text_of,
 )
-from rivet_pipeline.transcripts.reading import Head, Reading, SourceState
+from rivet_pipeline.transcripts.reading import Head, Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
     Incomplete,
@@ -61,13 +61,12 @@ _ROLES: dict[str, Role] = {"human": "user", "assistant": "assistant"}
 _THOUGHT = re.compile(r"<antThinking>(.*?)</antThinking>", re.DOTALL)
 
 
-class ClaudeAiReader:
+class ClaudeAiReader(FileReader):
     """`conversations.json`, one conversation's JSON, `projects.json`, `memories.json`."""
 
     harness = HARNESS
     agent = "claude-ai"
     suffixes = frozenset({".json"})
-    follows = False
 
     def sniff(self, head: Head) -> bool:
         """Whether chat messages begin in it, or what an export says of projects and memories."""
@@ -77,10 +76,6 @@ class ClaudeAiReader:
         if _MESSAGES.search(text) and _UUID.search(text):
             return True
         return _PROJECTS.search(text) is not None or _MEMORIES.search(text) is not None
-
-    def state(self, path: Path) -> SourceState:
-        """The file's size and the time of its last change."""
-        return file_state(path)
 
     def read(self, path: Path, how: Reading) -> Iterator[ReadItem]:
         """The conversations in file order; memory is bounded by the largest of them."""

@@ -27,16 +27,16 @@ from rivet_pipeline.transcripts.readers.google_parts import (
 from rivet_pipeline.transcripts.readers.shared import (
     SHAPE_ERRORS,
     ContentIds,
+    FileReader,
     Said,
     binary_placeholder,
-    file_state,
     make_title,
     mapping,
     parse_time,
     present,
     text_of,
 )
-from rivet_pipeline.transcripts.reading import Head, Reading, SourceState
+from rivet_pipeline.transcripts.reading import Head, Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
     Incomplete,
@@ -72,23 +72,18 @@ _PART_KEYS = (
 )  # fmt: skip
 
 
-class GeminiAiStudioReader:
+class GeminiAiStudioReader(FileReader):
     """Reads prompts of Google AI Studio."""
 
     harness = HARNESS
     agent = HARNESS
     suffixes = frozenset({".json"})
-    follows = False
 
     def sniff(self, head: Head) -> bool:
         """Whether the file is such a prompt, judged by its beginning."""
         if head.whole:
             return isinstance(mapping(head.members.get(_PROMPT)).get("chunks"), list)
         return _BEGINNING.match(head.text) is not None
-
-    def state(self, path: Path) -> SourceState:
-        """The file's size and the time of its last change."""
-        return file_state(path)
 
     def read(self, path: Path, how: Reading) -> Iterator[ReadItem]:
         """The prompt's chunks in their order. Raises `OSError` when it can not be read at all."""

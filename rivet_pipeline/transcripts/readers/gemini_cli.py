@@ -33,8 +33,8 @@ from rivet_pipeline.transcripts.readers.google_parts import (
 from rivet_pipeline.transcripts.readers.shared import (
     SHAPE_ERRORS,
     ContentIds,
+    FileReader,
     Said,
-    file_state,
     join_texts,
     line_pointer,
     make_title,
@@ -43,7 +43,7 @@ from rivet_pipeline.transcripts.readers.shared import (
     present,
     text_of,
 )
-from rivet_pipeline.transcripts.reading import Head, Reading, SourceState
+from rivet_pipeline.transcripts.reading import Head, Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
     Incomplete,
@@ -73,23 +73,18 @@ _DONE = frozenset({"success", "completed"})
 _FAILED = frozenset({"error", "cancelled"})
 
 
-class GeminiCliReader:
+class GeminiCliReader(FileReader):
     """Reads Gemini CLI sessions of either form."""
 
     harness = HARNESS
     agent = "rivet-gemini"
     suffixes = frozenset({".json", ".jsonl"})
-    follows = False
 
     def sniff(self, head: Head) -> bool:
         """Whether the file is a Gemini CLI session, judged by its name and its beginning."""
         if head.path.suffix == ".jsonl" and any(_is_own(record) for record in head.records):
             return True
         return _is_own_document(head)
-
-    def state(self, path: Path) -> SourceState:
-        """The file's size and the time of its last change."""
-        return file_state(path)
 
     def read(self, path: Path, how: Reading) -> Iterator[ReadItem]:
         """The file's records in file order. Raises `OSError` when it can not be read at all."""

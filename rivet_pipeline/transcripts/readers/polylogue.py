@@ -16,14 +16,14 @@ from rivet_pipeline.transcripts.documents import Element, Member, read_document
 from rivet_pipeline.transcripts.lines import open_stream
 from rivet_pipeline.transcripts.readers.shared import (
     SHAPE_ERRORS,
-    file_state,
+    FileReader,
     make_title,
     mapping,
     parse_time,
     present,
     text_of,
 )
-from rivet_pipeline.transcripts.reading import Head, Reading, SourceState
+from rivet_pipeline.transcripts.reading import Head, Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
     Incomplete,
@@ -49,13 +49,12 @@ _ROLES: dict[str, Role] = {
 }
 
 
-class PolylogueReader:
+class PolylogueReader(FileReader):
     """Reads documents of normalised conversations."""
 
     harness = HARNESS
     agent = "rivet-polylogue"
     suffixes = frozenset({".json"})
-    follows = False
 
     def sniff(self, head: Head) -> bool:
         """Whether the document is one, judged by its members."""
@@ -63,10 +62,6 @@ class PolylogueReader:
         named = isinstance(members.get("session_id"), str) and isinstance(members.get("provider_family"), str)
         messages = members.get("messages")
         return named and isinstance(messages, list) and all("blocks" in mapping(message) for message in messages)
-
-    def state(self, path: Path) -> SourceState:
-        """The file's size and the time of its last change."""
-        return file_state(path)
 
     def read(self, path: Path, how: Reading) -> Iterator[ReadItem]:
         """The document's messages. Raises `OSError` when it can not be read at all."""

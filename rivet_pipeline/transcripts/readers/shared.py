@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from rivet_pipeline.transcripts.cleaning import content_event_id
 from rivet_pipeline.transcripts.lines import Line, open_stream, read_lines
 from rivet_pipeline.transcripts.reading import Head, Reading, SourceState
+from rivet_pipeline.transcripts.reading import file_state as file_state
 from rivet_pipeline.transcripts.records import Damaged, Incomplete, Kind, ReadItem, Role
 
 #: Longer titles are cut (seed: titles of 120 characters).
@@ -105,24 +106,6 @@ def line_pointer(path: Path, line: int) -> dict[str, Any]:
     return {"session_jsonl_path": str(path), "session_jsonl_line": line - 1, "session_host": HOST}
 
 
-def file_state(*paths: Path) -> SourceState:
-    """The state of files that are read together. The first must be there; others may be missing.
-
-    Raises `OSError` when the first can not be seen.
-    """
-    size, changed = 0, 0
-    for number, path in enumerate(paths):
-        try:
-            status = path.stat()
-        except OSError:
-            if number == 0:
-                raise
-            continue
-        size += status.st_size
-        changed = max(changed, status.st_mtime_ns)
-    return SourceState(size, changed)
-
-
 class Transcript(Protocol):
     """The state of one reading of a line file."""
 
@@ -139,7 +122,17 @@ class Transcript(Protocol):
         ...
 
 
-class LineReader(ABC):
+class FileReader:
+    """The frame of a reader of files that each hold all there is to read, and are read as a whole."""
+
+    follows = False
+
+    def state(self, path: Path) -> SourceState:
+        """The file's size and the time of its last change."""
+        return file_state(path)
+
+
+class LineReader(FileReader, ABC):
     """The frame of a reader of JSON lines: a subclass tells its names, `sniff`, and `start`."""
 
     harness: str
@@ -154,10 +147,6 @@ class LineReader(ABC):
     @abstractmethod
     def start(self, path: Path, agent: str) -> Transcript:
         """The state with which a file is read."""
-
-    def state(self, path: Path) -> SourceState:
-        """The file's size and the time of its last change."""
-        return file_state(path)
 
     def read(self, path: Path, how: Reading) -> Iterator[ReadItem]:
         """The file's records in file order, in constant memory. Raises `OSError` when it can not be read at all."""

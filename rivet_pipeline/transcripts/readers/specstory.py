@@ -15,8 +15,8 @@ from rivet_pipeline.transcripts.cleaning import content_event_id
 from rivet_pipeline.transcripts.lines import open_stream
 from rivet_pipeline.transcripts.readers.claude_code import split_prompt
 from rivet_pipeline.transcripts.readers.markdown import Quotes, TextLine, TextLines, Undecided
-from rivet_pipeline.transcripts.readers.shared import ContentIds, Said, file_state, make_title, parse_time, present
-from rivet_pipeline.transcripts.reading import Head, Reading, SourceState
+from rivet_pipeline.transcripts.readers.shared import ContentIds, FileReader, Said, make_title, parse_time, present
+from rivet_pipeline.transcripts.reading import Head, Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
     Incomplete,
@@ -59,13 +59,12 @@ _LOOK_AHEAD = 50_000
 _Part = Literal["text", "tool", "thinking"]
 
 
-class SpecStoryReader:
+class SpecStoryReader(FileReader):
     """`.specstory/history/<time>-<slug>.md`."""
 
     harness = HARNESS
     agent = "rivet-specstory"
     suffixes = frozenset({".md"})
-    follows = False
 
     def sniff(self, head: Head) -> bool:
         """Whether it says who made it, or which session it is of, before the first speaker is named."""
@@ -77,10 +76,6 @@ class SpecStoryReader:
             if not made and number > 20:
                 return False
         return False
-
-    def state(self, path: Path) -> SourceState:
-        """The file's size and the time of its last change."""
-        return file_state(path)
 
     def read(self, path: Path, how: Reading) -> Iterator[ReadItem]:
         """The file's messages in order, a stretch of text or a tool call at a time."""

@@ -224,6 +224,13 @@ class Settings(BaseSettings):
     compactor_api_key: SecretStr | None = Field(
         default=None, validation_alias="RIVETOS_COMPACTOR_API_KEY", description="Bearer key for the chat server."
     )
+    compactor_context_tokens: int = Field(
+        default=32_768,
+        ge=4096,
+        validation_alias="RIVETOS_COMPACTOR_CONTEXT_TOKENS",
+        description="How many tokens the chat server's model reads, prompt and answer together. A larger batch is "
+        "cut, a single larger message summarised in segments.",
+    )
     compactor_token_command: SecretStr | None = Field(
         default=None,
         validation_alias="RIVETOS_COMPACTOR_TOKEN_COMMAND",

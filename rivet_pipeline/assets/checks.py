@@ -12,12 +12,14 @@ from rivet_pipeline.assets.reporting import table
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.db.quality import (
+    COVERAGE_FLOOR,
     GROUNDING_FLOOR,
     Finding,
     duplicate_events,
     failing_items,
     orphan_summaries,
     overdue_items,
+    uncovered_sources,
     ungrounded_summaries,
     untold_calls,
     wrong_width_embeddings,
@@ -56,6 +58,7 @@ def _result(finding: Finding, key: dg.AssetCheckKey, severity: dg.AssetCheckSeve
         metadata={
             "at_fault": finding.at_fault,
             "examined": finding.examined,
+            **{name: value for name, value in finding.figures.items() if value is not None},
             "examples": dg.MetadataValue.md(table(header, rows) if rows else "None."),
         },
     )
@@ -119,6 +122,13 @@ def _tree(kind: str) -> list[dg.AssetChecksDefinition]:
             "grounded",
             f"Every {kind} summary's identifiers stand in its sources (at least {GROUNDING_FLOOR:.0%} of them).",
             lambda connection: ungrounded_summaries(connection, kind),
+            dg.AssetCheckSeverity.WARN,
+        ),
+        _check(
+            f"{kind}_summaries",
+            "covered",
+            f"At least {COVERAGE_FLOOR:.0%} of what each {kind} summary is made from left a word of its own in it.",
+            lambda connection: uncovered_sources(connection, kind),
             dg.AssetCheckSeverity.WARN,
         ),
         _check(

@@ -14,8 +14,9 @@ from typing import Any
 
 from rivet_pipeline.models.protocols import Chat, ModelError
 from rivet_pipeline.summaries.language import wrong_language
-from rivet_pipeline.summaries.prompts import MAX_TOKENS, RESULT_HEAD, RESULT_TAIL, system_prompt, user_text
+from rivet_pipeline.summaries.prompts import RESULT_HEAD, RESULT_TAIL, system_prompt
 from rivet_pipeline.summaries.types import SummaryDraft, SummaryRequest
+from rivet_pipeline.summaries.window import DEFAULT_WINDOW, Window
 from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
 
 #: Shorter answers say nothing (the public code's floor).
@@ -93,27 +94,32 @@ _ASK_AGAIN = frozenset(
 class ChatSummarizer:
     """Summaries by a chat model. An answer that is no summary is asked for once more, with a reminder."""
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: Chat, window: Window = DEFAULT_WINDOW) -> None:
         self._chat = chat
+        self._window = window
 
     @property
     def model(self) -> str:
         """The configured chat model's name, also while a fallback answers."""
         return self._chat.model
 
+    def fits(self, request: SummaryRequest) -> bool:
+        """Whether the model can read the request and still answer."""
+        return self._window.fits(request)
+
     def summarize(self, request: SummaryRequest) -> SummaryDraft:
         """The checked answer. Raises `ModelError`, with the failed check's name when an answer came."""
-        source, rules = user_text(request), system_prompt(request.kind)
+        source, rules = self._window.text(request), system_prompt(request.kind)
         user, prompt_tokens, completion_tokens = source, 0, 0
         for calls in (1, 2):
             try:
                 answer = self._chat.complete(
-                    system=rules, user=user, max_tokens=MAX_TOKENS[request.kind], temperature=0.3
+                    system=rules, user=user, max_tokens=self._window.answer_tokens(request.kind), temperature=0.3
                 )
                 prompt_tokens += answer.prompt_tokens or 0
                 completion_tokens += answer.completion_tokens or 0
                 text = checked(answer.text, source, rules=rules, material=_material(request), fallback=answer.fallback)
-                return SummaryDraft(text, prompt_tokens, completion_tokens, calls, answer.model)
+                return SummaryDraft(text, prompt_tokens, completion_tokens, calls, answer.model, answer.fallback)
             except ModelError as error:
                 error.calls = calls
                 if calls == 2 or error.cause != "content" or error.name not in _ASK_AGAIN:

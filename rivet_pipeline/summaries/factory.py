@@ -8,6 +8,7 @@ from rivet_pipeline.summaries.chat_summarizer import ChatSummarizer
 from rivet_pipeline.summaries.extractive import MODEL as EXTRACTIVE_MODEL
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.summaries.types import Summarizer
+from rivet_pipeline.summaries.window import Window
 
 
 def build_summarizer(settings: Settings) -> Summarizer:
@@ -16,7 +17,9 @@ def build_summarizer(settings: Settings) -> Summarizer:
     Raises `InvalidInputError` as `build_chat` does.
     """
     chat = build_chat(settings)
-    return ExtractiveSummarizer() if chat is None else ChatSummarizer(chat)
+    if chat is None:
+        return ExtractiveSummarizer()
+    return ChatSummarizer(chat, Window(settings.compactor_context_tokens))
 
 
 def summarizer_name(settings: Settings) -> str:

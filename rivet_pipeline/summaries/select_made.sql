@@ -1,7 +1,8 @@
 -- The summaries of a level and what each is made from today, for comparison with the hash it was stored with. Those
 -- that failed when they were last redone are left out until their time comes, unless all are wanted. So are those of
 -- version 0, which came from elsewhere and are kept as they are until all are wanted.
-SELECT s.id, s.conversation_id, c.day, s.input_hash, s.text_hash::text AS text_hash, i.ids, i.hashes
+SELECT s.id, s.conversation_id, c.day, s.input_hash, s.text_hash::text AS text_hash, i.ids, i.hashes,
+       ros_is_trusted(s) AS trusted
 FROM ros_summaries AS s
 JOIN ros_conversations AS c ON c.id = s.conversation_id
 CROSS JOIN LATERAL (

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-GOOD = "**Deployment**\n- 2026-04-18T12:00Z opus/user: the service was deployed and the users were told about it."
+#: A sound summary of anything: without identifiers there is none that its sources could lack.
+GOOD = "**Deployment**\n- opus/user: the service was deployed and the users were told about it."
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,13 @@ FAULTS = {
         FROM ros_summaries WHERE kind = 'branch'""",
     ("leaf_summaries", "grounded"): "UPDATE ros_summaries SET grounding = 0.5 WHERE kind = 'leaf'",
     ("branch_summaries", "grounded"): "UPDATE ros_summaries SET grounding = 0.5 WHERE kind = 'branch'",
+    ("leaf_summaries", "covered"): "UPDATE ros_summaries SET coverage = 0.3 WHERE kind = 'leaf'",
+    ("branch_summaries", "covered"): "UPDATE ros_summaries SET coverage = 0.3 WHERE kind = 'branch'",
+    ("root_summaries", "covered"): """
+        INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
+                                   pipeline_version, input_hash, coverage)
+        SELECT conversation_id, 'root', content, 10, earliest_at, latest_at, model, 5, 'x', 0.2
+        FROM ros_summaries WHERE kind = 'branch'""",
     ("root_summaries", "grounded"): """
         INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
                                    pipeline_version, input_hash, grounding)
@@ -82,7 +89,7 @@ FAULTS = {
         FROM ros_summaries WHERE kind = 'branch'""",
 }
 #: What stops nobody's work while it is put right.
-WARNINGS = {"every_call_told", "nothing_overdue", "nothing_failing", "grounded", "no_duplicate_events"}
+WARNINGS = {"every_call_told", "nothing_overdue", "nothing_failing", "grounded", "covered", "no_duplicate_events"}
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rivet_pipeline.settings import Settings
-from rivet_pipeline.transcripts.cleaning import cap_utf16, clean_json, utf16_units
+from rivet_pipeline.transcripts.cleaning import ENVELOPE, cap_utf16, clean_json, utf16_units
 from rivet_pipeline.transcripts.ingest import CAPTURE_CAP
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, ToolResult
 from rivet_pipeline.transcripts.redaction import redact_item, redact_session
@@ -492,11 +492,8 @@ def _elided(size: int) -> dict[str, Any]:
 
 
 def _clean(value: Any) -> Any:
-    """The value without what JSON in UTF-8 can not hold. What is nested too deeply to be looked at is left out."""
-    try:
-        return clean_json(value)
-    except RecursionError:
-        return {"_elided": True}
+    """The value without what JSON in UTF-8 can not hold; what is nested too deeply is text."""
+    return clean_json(value, around=ENVELOPE)
 
 
 def _messages(items: Sequence[MessageRecord | ToolResult], now: datetime) -> Iterator[dict[str, Any]]:

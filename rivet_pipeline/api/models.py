@@ -27,7 +27,7 @@ from pydantic_core.core_schema import ValidationInfo
 from rivet_pipeline.api.times import parse_time
 from rivet_pipeline.retrieval.lineage import DEFAULT_EXCERPT, DEFAULT_MESSAGES, DEFAULT_SUMMARIES
 from rivet_pipeline.retrieval.types import Mode, Scope
-from rivet_pipeline.transcripts.cleaning import clean_json, clean_text
+from rivet_pipeline.transcripts.cleaning import ENVELOPE, clean_json, clean_text
 from rivet_pipeline.transcripts.records import Role
 
 _MESSAGE_EXAMPLE: dict[str, JsonValue] = {
@@ -142,10 +142,7 @@ class CaptureBatch(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, value: object) -> object:
-        try:
-            return clean_json(value)
-        except RecursionError:
-            raise ValueError("is nested too deeply") from None
+        return clean_json(value, around=ENVELOPE)
 
     @field_validator("settings", mode="before")
     @classmethod

@@ -24,7 +24,7 @@ from rivet_pipeline.transcripts.append import (
     memory_append,
     memory_ingest_session,
 )
-from rivet_pipeline.transcripts.cleaning import clean_json
+from rivet_pipeline.transcripts.cleaning import ENVELOPE, clean_json
 from rivet_pipeline.transcripts.full_payload import FullPayload, Section, Status, load_message, memory_get_full
 from rivet_pipeline.transcripts.records import Role
 
@@ -50,10 +50,7 @@ class _Arguments(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, value: object) -> object:
-        try:
-            return clean_json(value)
-        except RecursionError:
-            raise ValueError("is nested too deeply") from None
+        return clean_json(value, around=ENVELOPE)
 
 
 class ToolCallArguments(_Arguments):

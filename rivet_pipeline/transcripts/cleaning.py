@@ -16,6 +16,9 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 #: Objects and arrays nested deeper than this become text.
 MAX_DEPTH = 100
 
+#: More levels than any envelope has around a message's values: a body, its messages, a message, its calls.
+ENVELOPE = 10
+
 #: Longer event ids are kept as a hash, so that the unique key fits its index.
 MAX_EVENT_ID = 200
 
@@ -28,12 +31,13 @@ def clean_text(text: str) -> str:
     return joined.replace("\x00", "\ufffd")
 
 
-def clean_json(value: Any) -> Any:
+def clean_json(value: Any, *, around: int = 0) -> Any:
     """The JSON value with every string and key cleaned; what is nested deeper than `MAX_DEPTH` becomes JSON text.
 
-    Deeper values would end the programs that come after: encoders give up after some hundred levels.
+    Deeper values would end the programs that come after: encoders give up after some hundred levels. `around` is how
+    many levels stand around a message's own values, so that these become the same wherever they are cleaned first.
     """
-    return _clean(value, MAX_DEPTH)
+    return _clean(value, MAX_DEPTH + around)
 
 
 def _clean(value: Any, depth: int) -> Any:

@@ -94,8 +94,8 @@ def no_summary(text: str, name: str) -> Case:
     return content(says(text), name, "is no summary", calls=2)
 
 
-def in_an_hour() -> str:
-    return format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+def in_ten_hours() -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(hours=10), usegmt=True)
 
 
 HTML = b"<html><body><h1>Bad gateway</h1></body></html>"
@@ -131,7 +131,7 @@ CASES = {
         Reply({"error": "quota"}, 429, {"Retry-After": "900"}), "http-429", "quota", calls=1, waits=QUARTER
     ),
     "429 until a time": transient(
-        Reply({"error": "quota"}, 429, {"Retry-After": in_an_hour()}), "http-429", calls=1, waits=timedelta(minutes=50)
+        Reply({"error": "quota"}, 429, {"Retry-After": in_ten_hours()}), "http-429", calls=1, waits=timedelta(hours=8)
     ),
     "429 for no time at all": transient(Reply({}, 429, {"Retry-After": "nan"}), "http-429"),
     "429 for ever": transient(

@@ -422,8 +422,10 @@ _ASSIGNMENT = re.compile(
     rf"(?P<name>(?i:{_NAME}){_TAIL})"
     rf"(?:{_QUOTE})?\]?"
     r"(?:\s{0,4}:\s{0,4}[A-Za-z][\w.\[\]|]{0,30}\s{0,4}=|\s{0,8}(?:=>|:=|\?\?=|\|\|=|={1,3}|:)|(?=\s{1,4}['\"]))\s{0,8}"
-    rf"(?:[frbuFRBU]{{0,2}}(?P<open>{_QUOTE})(?P<quoted>(?:(?!(?P=open))[^\\\r\n]){{6,4096}}+)(?=(?P=open))"
-    r"|(?P<bare>(?:[^\s\"'`,;&|<>(){}\[\]\\]|&(?!&|[A-Za-z_][\w.-]{0,40}=)){8,4096}+)(?![(\[{<]))"
+    # A look ahead and what it found: a possessive repetition of a group with a look inside is matched wrongly by
+    # Python before 3.11.5.
+    rf"(?:[frbuFRBU]{{0,2}}(?P<open>{_QUOTE})(?=(?P<quoted>(?:(?!(?P=open))[^\\\r\n]){{6,4096}}))(?P=quoted)(?=(?P=open))"
+    r"|(?=(?P<bare>(?:[^\s\"'`,;&|<>(){}\[\]\\]|&(?!&|[A-Za-z_][\w.-]{0,40}=)){8,4096}))(?P=bare)(?![(\[{<]))"
 )
 _FLAG = re.compile(
     rf"(?<![\w-])--(?P<name>[a-z0-9-]{{0,30}}?(?i:{_NAME}){_TAIL})[ =](?P<quote>[\"']?)(?P<value>[^\s\"'`]{{8,4096}}+)"

@@ -20,7 +20,8 @@ from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
 from rivet_pipeline.transcripts.spool import Spool
 from rivet_pipeline_tests.api_server import running_api
-from rivet_pipeline_tests.integration.test_cli import Run, run
+from rivet_pipeline_tests.integration.rivet_command import Run
+from rivet_pipeline_tests.integration.test_cli import run
 
 __all__ = ["run"]
 

@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from rivet_pipeline.cli import main as cli
 from rivet_pipeline.cli import search as search_module
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.settings import Settings, get_settings
+from rivet_pipeline.settings import Settings
 from rivet_pipeline.transcripts.ingest import write_batch
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
 from rivet_pipeline_tests.api_server import running_api
 from rivet_pipeline_tests.integration.memory_rows import add_summary
+from rivet_pipeline_tests.integration.rivet_command import Ran, Run, rivet_command
 
 HOSTILE = "sessions \x1b[31m\x1b]0;title\x07 [red]markup[/red] [/] \u202egnp.exe \x9b2J end"
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """What one command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """Standard output, which must be one JSON document."""
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -51,26 +31,8 @@ def run(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
     """Runs the command line with the given words, on the test's store, in a wide terminal."""
-
-    def call(*words: str, **environment: str) -> Ran:
-        for name, value in {
-            "RIVETOS_PG_URL": database_url,
-            "RIVETOS_HOME": str(tmp_path / "home"),
-            "RIVETOS_TIMEZONE": "Europe/Berlin",
-            "COLUMNS": "160",
-            **environment,
-        }.items():
-            monkeypatch.setenv(name, value)
-        get_settings.cache_clear()
-        monkeypatch.setattr(sys, "argv", ["rivet", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        captured = capsys.readouterr()
-        return Ran(int(left.value.code or 0), captured.out, captured.err)
-
-    yield call
-    get_settings.cache_clear()
+    with rivet_command(database_url, tmp_path, monkeypatch, capsys) as call:
+        yield call
 
 
 @pytest.fixture

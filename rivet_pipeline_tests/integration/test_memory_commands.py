@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from rivet_pipeline.cli import main as cli
 from rivet_pipeline.db.ledger import SERVICE, record_failure
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.models.protocols import ModelError
-from rivet_pipeline.settings import get_settings
 from rivet_pipeline.stages import STAGES
 from rivet_pipeline.summaries.compact import summarize_leaves
 from rivet_pipeline_tests.integration.chat_server import Reply, chat_server, says
 from rivet_pipeline_tests.integration.memory_rows import add_message, add_summary
 from rivet_pipeline_tests.integration.pipeline import DAY, CountingSummarizer, capture, capture_calls
+from rivet_pipeline_tests.integration.rivet_command import Run, rivet_command
 
 HOSTILE = "would \x1b[31mrather [red]not[/red]\n\x07 and more"
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """What one command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """Standard output, which must be one JSON document."""
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -48,26 +27,8 @@ def run(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
     """Runs `rivet memory` with the given words, on the test's store, in a wide terminal."""
-
-    def call(*words: str, **environment: str) -> Ran:
-        for name, value in {
-            "RIVETOS_PG_URL": database_url,
-            "RIVETOS_HOME": str(tmp_path / "home"),
-            "RIVETOS_TIMEZONE": "Europe/Berlin",
-            "COLUMNS": "200",
-            **environment,
-        }.items():
-            monkeypatch.setenv(name, value)
-        get_settings.cache_clear()
-        monkeypatch.setattr(sys, "argv", ["rivet", "memory", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        captured = capsys.readouterr()
-        return Ran(int(left.value.code or 0), captured.out, captured.err)
-
-    yield call
-    get_settings.cache_clear()
+    with rivet_command(database_url, tmp_path, monkeypatch, capsys, before=("memory",), columns=200) as call:
+        yield call
 
 
 def fail(connection: Connection, stage: str, item: str, error: ModelError, times: int = 1) -> None:

@@ -63,10 +63,10 @@ def test_histories_are_found_in_the_folders_agents_have_worked_in(tmp_path: Path
 
 def test_variants_of_one_store_are_all_found(tmp_path: Path) -> None:
     data, hermes = tmp_path / ".local/share/opencode", tmp_path / ".hermes"
-    make(data / "opencode-dev.db", hermes / "profiles/work/state.db", hermes / "profiles/play/sessions")
+    make(data / "opencode-dev.db", hermes / "profiles/office/state.db", hermes / "profiles/play/sessions")
     assert [store.path for store in find_stores(settings(tmp_path), home=tmp_path)] == [
         data / "opencode-dev.db",
-        hermes / "profiles/work/state.db",
+        hermes / "profiles/office/state.db",
         hermes / "profiles/play/sessions",
     ]
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from rivet_pipeline.transcripts.lines import Line, open_stream, read_lines, without_compression
-from rivet_pipeline.transcripts.readers.google_parts import RowIds, arguments
+from rivet_pipeline.transcripts.readers.google_parts import RowIds
 from rivet_pipeline.transcripts.readers.shared import (
     LineReader,
     Said,
+    arguments_of,
     file_state,
     line_pointer,
     make_title,
@@ -272,5 +273,5 @@ def _arguments(call: dict[str, Any]) -> Any:
     """A call's arguments. Each is JSON of its own."""
     args = call.get("args", call.get("arguments"))
     if isinstance(args, dict):
-        return {key: arguments(value) for key, value in mapping(args).items()}
-    return arguments(args)
+        return {key: arguments_of(value) for key, value in mapping(args).items()}
+    return arguments_of(args)

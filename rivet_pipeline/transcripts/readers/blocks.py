@@ -20,6 +20,7 @@ from rivet_pipeline.transcripts.readers.shared import (
     ContentIds,
     RecentSet,
     Said,
+    arguments_of,
     binary_placeholder,
     join_texts,
     line_pointer,
@@ -102,16 +103,6 @@ class Row:
     once: Mapping[str, Any] = field(default_factory=dict)
     #: What everything in the record is, when it only repeats what stands elsewhere.
     kind: Kind | None = None
-
-
-def arguments_of(value: Any) -> Any:
-    """A call's arguments: JSON text is read, other text is kept as it is."""
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
 
 
 def parts_of(content: Any, role: Role) -> tuple[list[Part], list[str]]:

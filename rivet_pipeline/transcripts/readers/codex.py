@@ -26,6 +26,7 @@ from rivet_pipeline.transcripts.readers.shared import (
     LineReader,
     RecentSet,
     Said,
+    arguments_of,
     binary_placeholder,
     join_texts,
     line_pointer,
@@ -653,15 +654,9 @@ def _tool_name(payload: dict[str, Any]) -> str:
 
 
 def _arguments(payload: dict[str, Any]) -> Any:
-    """A call's arguments: JSON text is read, other text is kept as it is."""
+    """A call's arguments, wherever they stand."""
     keys = ("arguments", "input", "action", "revised_prompt")
-    value = next((payload[key] for key in keys if payload.get(key) is not None), None)
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
+    return arguments_of(next((payload[key] for key in keys if payload.get(key) is not None), None))
 
 
 def _result(body: Any) -> tuple[str, dict[str, Any]]:

@@ -18,12 +18,12 @@ from rivet_pipeline.transcripts.readers.blocks import (
     Row,
     Teller,
     Telling,
-    arguments_of,
     result_text,
 )
 from rivet_pipeline.transcripts.readers.shared import (
     LineReader,
     Said,
+    arguments_of,
     join_texts,
     make_title,
     mapping,

@@ -5,7 +5,6 @@ What a record means, and which of its words are whose, stands in each reader.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +13,15 @@ from typing import Any, TypeVar
 
 from rivet_pipeline.transcripts.cleaning import content_event_id
 from rivet_pipeline.transcripts.documents import DocumentItem, Element
-from rivet_pipeline.transcripts.readers.shared import Said, binary_placeholder, join_texts, mapping, present, text_of
+from rivet_pipeline.transcripts.readers.shared import (
+    Said,
+    arguments_of,
+    binary_placeholder,
+    join_texts,
+    mapping,
+    present,
+    text_of,
+)
 from rivet_pipeline.transcripts.records import Incomplete, Kind
 
 _T = TypeVar("_T")
@@ -187,16 +194,6 @@ def result_text(result: Any) -> tuple[str, bool]:
     return join_texts(texts), failed
 
 
-def arguments(value: Any) -> Any:
-    """A call's arguments: JSON text is read, anything else kept as it is."""
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
-
-
 def placeholder(part: Any) -> str:
     """What stands for a file in a part: its name or address and media type, never its bytes; empty for no file."""
     value = mapping(part)
@@ -235,7 +232,7 @@ def _read_other(part: Any, speaker: Callable[[str], Said], said: list[Part], pas
     if shown := placeholder(value):
         append(said, speaker(shown))
     elif isinstance(call := value.get("functionCall"), dict):
-        said.append(Call(text_of(call.get("id")), text_of(call.get("name")) or "tool", arguments(call.get("args"))))
+        said.append(Call(text_of(call.get("id")), text_of(call.get("name")) or "tool", arguments_of(call.get("args"))))
     elif isinstance(response := value.get("functionResponse"), dict):
         said.append(_result(response))
     elif isinstance(code := value.get("executableCode"), dict):

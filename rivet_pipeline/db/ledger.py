@@ -16,7 +16,7 @@ from rivet_pipeline.models.protocols import Cause, ModelError
 #: The item of a stage's model service itself: while it is blocked, the pending views let the whole stage rest.
 SERVICE = "service"
 
-#: After this many content failures an item is left alone until its text, or the code, changes.
+#: After this many content failures an item is left alone until its text, or the stage's model or version, changes.
 MAX_CONTENT_ATTEMPTS = 3
 
 #: A wrong configuration (401, 402, 403) is tried again after this long.
@@ -42,11 +42,14 @@ def retry_delay(cause: Cause, attempts: int, retry_after: float | None = None) -
 
 
 def record_failure(connection: Connection, *, stage: str, item: str, error: ModelError, day: date | None) -> None:
-    """Counts one more failure of an item and sets when it is tried next. Runs in the caller's transaction."""
+    """Counts one more failure of an item and sets when it is tried next. Runs in the caller's transaction.
+
+    Failures of another cause before it do not count: an item that met a service that was down has all its tries left.
+    """
     row = connection.execute(
-        "SELECT attempts FROM ros_failures WHERE stage = %s AND item = %s FOR UPDATE", [stage, item]
+        "SELECT attempts, cause FROM ros_failures WHERE stage = %s AND item = %s FOR UPDATE", [stage, item]
     ).fetchone()
-    attempts = (row["attempts"] if row else 0) + 1
+    attempts = (row["attempts"] if row and row["cause"] == error.cause else 0) + 1
     delay = retry_delay(error.cause, attempts, error.retry_after)
     connection.execute(
         """
@@ -73,6 +76,14 @@ def clear_failures(connection: Connection, *, stage: str, items: Iterable[str]) 
     connection.execute("DELETE FROM ros_failures WHERE stage = %s AND item = ANY(%s)", [stage, list(items)])
 
 
+def try_changed_stage_again(connection: Connection, stage: str) -> None:
+    """Gives what failed a new start, because the stage's model or version is another one. In the caller's transaction.
+
+    Transient failures of items keep their time: they said nothing of the model.
+    """
+    connection.execute("DELETE FROM ros_failures WHERE stage = %s AND (cause = 'content' OR item = %s)", [stage, SERVICE])
+
+
 def try_services_again(connection: Connection) -> int:
     """Ends the waits of model services that were down: whoever starts anew may have mended them. Returns how many."""
     return connection.execute(
@@ -82,7 +93,9 @@ def try_services_again(connection: Connection) -> int:
 
 def waiting_failures(connection: Connection) -> int:
     """How many items, services among them, rest after a failure and so are not pending now."""
-    row = connection.execute("SELECT count(*) AS n FROM ros_blocked_items").fetchone()
+    row = connection.execute(
+        "SELECT count(*) AS n FROM ros_failures WHERE next_attempt_at IS NULL OR next_attempt_at > now()"
+    ).fetchone()
     return int(row["n"]) if row else 0
 
 

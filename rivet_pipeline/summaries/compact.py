@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
@@ -21,6 +21,12 @@ from psycopg.types.json import Jsonb
 
 from rivet_pipeline.db.ledger import SERVICE, clear_failures, record_failure
 from rivet_pipeline.db.pool import Connection, Pool
+from rivet_pipeline.db.stale import (
+    announce_refinement,
+    forget_outdated_failures,
+    forget_settled_changes,
+    request_remine,
+)
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.stages import Stage, StageReport
 from rivet_pipeline.summaries.batches import (
@@ -35,7 +41,7 @@ from rivet_pipeline.summaries.batches import (
 )
 from rivet_pipeline.summaries.grounding import ground, identifiers
 from rivet_pipeline.summaries.prompts import user_text
-from rivet_pipeline.summaries.types import Kind, Summarizer, SummaryDraft, SummaryRequest, input_hash
+from rivet_pipeline.summaries.types import Kind, Summarizer, SummaryDraft, SummaryRequest
 from rivet_pipeline.transcripts.cleaning import clean_text
 from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
 
@@ -81,19 +87,23 @@ def resummarize(
     force: bool = False,
     kinds: Sequence[Kind] = ("leaf", "branch", "root"),
     version: int = SUMMARY_PIPELINE_VERSION,
+    after_each: Callable[[], None] | None = None,
 ) -> list[StageReport]:
     """Makes existing summaries again from the same sources where model, version or a source's text has changed.
 
-    Leaves go first, so that a parent is redone once, from its new children. The older text goes to
-    `ros_summary_revisions`. A failure keeps the older text and is recorded under the summary's id. With `force`
-    everything is redone. Without a difference nothing is asked and nothing written.
+    Which these are says `ros_stale_summaries`. Leaves go first, so that a parent is redone once, from its new children.
+    The older text goes to `ros_summary_revisions`. A failure keeps the older text and is recorded under the summary's
+    id. With `force` everything is redone. Without a difference nothing is asked and nothing written. `after_each` is
+    called after each summary that was tried.
     """
     reports: list[StageReport] = []
     with pool.connection() as connection:
+        if force:
+            request_remine(connection, kinds=kinds, days=days)
         for kind in kinds:
             work = _Work(connection, kind, summarizer, version)
             reports.append(work.report)
-            if not work.redo(days, force=force):
+            if not work.redo(days, after_each):
                 break
     return reports
 
@@ -145,15 +155,14 @@ def _try_lock(connection: Connection, stage: Stage, conversation_id: UUID) -> It
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """An existing summary and what it is made from today."""
+    """An existing summary that is stale, and why."""
 
     id: UUID
     conversation_id: UUID
     day: date
     input_hash: str
     text_hash: str
-    ids: list[str]
-    hashes: list[str]
+    reason: str
 
 
 class _Work:
@@ -166,6 +175,8 @@ class _Work:
         self._kind: Kind = kind
         self._summarizer = summarizer
         self._version = version
+        announce_refinement(connection, self.stage, model=summarizer.model, version=version)
+        forget_outdated_failures(connection, self.stage)
 
     def conversation(self, conversation_id: UUID, day: date, rules: BatchRules) -> bool:
         """Makes batches until none is due. False when the service, not the conversation, is at fault."""
@@ -180,24 +191,27 @@ class _Work:
             self.report.days[day].seconds += time.monotonic() - started
         return True
 
-    def redo(self, days: Sequence[date] | None, *, force: bool) -> bool:
+    def redo(self, days: Sequence[date] | None, after_each: Callable[[], None] | None = None) -> bool:
         """Makes what is stale again. False when the service is at fault."""
         rows = self._connection.execute(
-            (_HERE / "select_made.sql").read_text(encoding="utf-8"),
+            (_HERE / "select_stale.sql").read_text(encoding="utf-8"),
             {
-                "kind": self._kind,
                 "stage": self.stage,
                 "days": list(days) if days is not None else None,
-                "force": force,
+                "model": self._summarizer.model,
+                "version": self._version,
             },
         ).fetchall()
-        for made in (_Made(**row) for row in rows):
-            if not force and made.input_hash == self._hash_today(made):
-                continue
-            with _try_lock(self._connection, self.stage, made.conversation_id) as mine:
-                if mine and not self._redo_one(made):
-                    return False
-        return True
+        try:
+            for made in (_Made(**row) for row in rows):
+                with _try_lock(self._connection, self.stage, made.conversation_id) as mine:
+                    if mine and self._is_as_before(made) and not self._redo_one(made):
+                        return False
+                if after_each is not None:
+                    after_each()
+            return True
+        finally:
+            forget_settled_changes(self._connection)
 
     def _next(self, state: State, rules: BatchRules) -> SummaryRequest | None:
         if self._kind == "leaf":
@@ -251,7 +265,7 @@ class _Work:
             "agents": request.agents,
             "model": self._summarizer.model,
             "version": self._version,
-            "input_hash": request.input_hash(model=self._summarizer.model, version=self._version),
+            "input_hash": self._input_hash(request),
             "grounding": share,
             "ungrounded": [clean_text(token) for token in missing],
             "metadata": Jsonb(
@@ -280,7 +294,7 @@ class _Work:
                 assert row is not None
                 if not self._claim(row["id"], request):
                     raise psycopg.Rollback
-                clear_failures(self._connection, stage=self.stage, items=[str(request.conversation.id), SERVICE])
+                self._succeeded(str(request.conversation.id))
                 return True
         except psycopg.errors.UniqueViolation:
             return False
@@ -304,15 +318,34 @@ class _Work:
             )
         return claimed.rowcount == len(request.input_ids)
 
-    def _hash_today(self, made: _Made) -> str:
-        inputs = list(zip(made.ids, made.hashes, strict=True))
-        return input_hash(self._kind, inputs, model=self._summarizer.model, version=self._version)
+    def _input_hash(self, request: SummaryRequest) -> str:
+        row = self._connection.execute(
+            "SELECT ros_input_hash(%s, %s, %s, %s) AS hash",
+            [request.kind, self._summarizer.model, self._version, request.inputs],
+        ).fetchone()
+        assert row is not None
+        return str(row["hash"])
+
+    def _is_as_before(self, made: _Made) -> bool:
+        """Whether nobody else has made it again since it was selected."""
+        row = self._connection.execute(
+            """
+            SELECT 1 FROM ros_summaries AS s
+            WHERE s.id = %(id)s AND s.input_hash = %(hash)s AND s.text_hash = %(text)s
+              AND (%(reason)s <> 'requested'
+                   OR EXISTS (SELECT 1 FROM ros_remine_requests AS q WHERE q.summary_id = s.id))
+            """,
+            {"id": made.id, "hash": made.input_hash, "text": made.text_hash, "reason": made.reason},
+        ).fetchone()
+        return row is not None
 
     def _redo_one(self, made: _Made) -> bool:
         state = read_state(self._connection, made.conversation_id)
         request = read_request(self._connection, made.id, self._kind, state)
         started = time.monotonic()
         try:
+            if not request.input_ids:
+                raise ModelError("content", "no-sources", "nothing that it was made from is left")
             draft, seconds = self._draft(request, made.day)
         except ModelError as error:
             return self._failed(str(made.id), error, made.day)
@@ -324,9 +357,16 @@ class _Work:
                 (_HERE / "replace_summary.sql").read_text(encoding="utf-8"),
                 {**columns, "id": made.id, "old_hash": made.input_hash, "old_text": made.text_hash},
             )
-            clear_failures(self._connection, stage=self.stage, items=[str(made.id), SERVICE])
+            self._connection.execute("DELETE FROM ros_remine_requests WHERE summary_id = %s", [made.id])
+            self._succeeded(str(made.id))
         self.report.days[made.day].rows += replaced.rowcount
         return True
+
+    def _succeeded(self, item: str) -> None:
+        """Forgets the item's failures, and those of the service, which answers for every level."""
+        clear_failures(self._connection, stage=self.stage, items=[item])
+        for stage in STAGE_OF.values():
+            clear_failures(self._connection, stage=stage, items=[SERVICE])
 
     def _failed(self, item: str, error: ModelError, day: date) -> bool:
         """Records a failure: the item's own, or the service's, for which the whole stage rests. True for the former."""

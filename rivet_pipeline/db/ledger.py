@@ -81,7 +81,9 @@ def try_changed_stage_again(connection: Connection, stage: str) -> None:
 
     Transient failures of items keep their time: they said nothing of the model.
     """
-    connection.execute("DELETE FROM ros_failures WHERE stage = %s AND (cause = 'content' OR item = %s)", [stage, SERVICE])
+    connection.execute(
+        "DELETE FROM ros_failures WHERE stage = %s AND (cause = 'content' OR item = %s)", [stage, SERVICE]
+    )
 
 
 def try_services_again(connection: Connection) -> int:

@@ -31,9 +31,7 @@ def announce_refinement(connection: Connection, stage: Stage, *, model: str, ver
 
     Cheap when it is not. What another model or version could not do is tried again by this one.
     """
-    row = connection.execute(
-        "SELECT model, version FROM ros_refinement_versions WHERE stage = %s", [stage]
-    ).fetchone()
+    row = connection.execute("SELECT model, version FROM ros_refinement_versions WHERE stage = %s", [stage]).fetchone()
     if row == {"model": model, "version": version}:
         return False
     with connection.transaction():

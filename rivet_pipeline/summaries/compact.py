@@ -54,6 +54,15 @@ STAGE_OF: dict[Kind, Stage] = {"leaf": "leaf_summaries", "branch": "branch_summa
 _TOO_MUCH = frozenset({"truncated", "too-long"})
 
 
+def announce_summarizer(connection: Connection, model: str, *, version: int = SUMMARY_PIPELINE_VERSION) -> None:
+    """Says with which model and version every level is made from now on; what others made is stale.
+
+    Cheap when it is known.
+    """
+    for stage in STAGE_OF.values():
+        announce_refinement(connection, stage, model=model, version=version)
+
+
 def summarize_leaves(
     pool: Pool, *, days: Sequence[date] | None, summarizer: Summarizer, version: int = SUMMARY_PIPELINE_VERSION
 ) -> StageReport:
@@ -321,7 +330,7 @@ class _Work:
     def _input_hash(self, request: SummaryRequest) -> str:
         row = self._connection.execute(
             "SELECT ros_input_hash(%s, %s, %s, %s) AS hash",
-            [request.kind, self._summarizer.model, self._version, request.inputs],
+            [request.kind, self._summarizer.model, self._version, request.input_lines],
         ).fetchone()
         assert row is not None
         return str(row["hash"])

@@ -86,7 +86,7 @@ class SummaryRequest:
         return [message.id for message in self.messages] + [child.id for child in self.children]
 
     @property
-    def inputs(self) -> str:
+    def input_lines(self) -> str:
         """What `ros_input_hash` hashes of it: a line for each thing directly below it, its id and its text's hash."""
         lines = [f"{message.id} {message.text_hash}" for message in self.messages]
         lines += [f"{child.id} {child.text_hash}" for child in self.children]

@@ -26,6 +26,7 @@ COMMANDS = {
     "search": ("search", "search_command", "Find messages and summaries by words and by meaning."),
     "browse": ("browse", "browse_command", "List messages by time, newest first."),
     "stats": ("stats", "stats_command", "Show what the memory holds and what waits for the pipeline."),
+    "memory": ("memory", "memory_app", "Look into the pipeline's work and have it done again."),
     "redact": ("redact", "redact_command", "Take a secret out of what is stored."),
     "migrate-lcm": ("migrate_lcm", "migrate_lcm_command", "Move a Lossless Context Management store into the memory."),
     "doctor": ("doctor", "doctor_command", "Check what the memory needs, and say what to do."),

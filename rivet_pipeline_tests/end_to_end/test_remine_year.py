@@ -1,0 +1,191 @@
+"""A year of days made again after a new version, as a person does it in Dagster's UI: launched, watched, cancelled, and
+launched once more."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rivet_pipeline.cli.processes import free_port
+from rivet_pipeline.db.embedded import EmbeddedServer
+from rivet_pipeline.db.migrations import apply_migrations
+from rivet_pipeline.db.pool import connect, open_pool
+from rivet_pipeline.db.store import DATABASE, create_database
+from rivet_pipeline.embedding.embed import embed_messages, embed_summaries
+from rivet_pipeline.models.embedder import WordLlamaEmbedder
+from rivet_pipeline.retrieval.lexicon import refresh_lexicon
+from rivet_pipeline.summaries.compact import summarize_branches, summarize_leaves
+from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
+from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
+from rivet_pipeline_tests.end_to_end.conftest import Up, until
+from rivet_pipeline_tests.integration.pipeline import capture
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+
+YEAR = [date(2025, 3, 1) + timedelta(days=number) for number in range(365)]
+#: Every fifth day was made by the current version already; one day holds a branch.
+CURRENT = YEAR[::5]
+OLD = [day for day in YEAR if day not in CURRENT]
+LONG = OLD[100]
+
+_LAUNCH = """
+mutation($params: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $params) {
+    __typename
+    ... on LaunchBackfillSuccess { backfillId }
+    ... on PythonError { message }
+  }
+}
+"""
+_CANCEL = """
+mutation($id: String!) {
+  cancelPartitionBackfill(backfillId: $id) { __typename ... on PythonError { message } }
+}
+"""
+_STATUS = """
+query($id: String!) {
+  partitionBackfillOrError(backfillId: $id) {
+    __typename
+    ... on PartitionBackfill {
+      status
+      numPartitions
+      assetBackfillData {
+        assetBackfillStatuses {
+          ... on AssetPartitionsStatusCounts {
+            assetKey { path } numPartitionsTargeted numPartitionsMaterialized numPartitionsFailed
+          }
+        }
+      }
+    }
+  }
+}
+"""
+_POOL = "mutation($name: String!, $limit: Int!) { setConcurrencyLimit(concurrencyKey: $name, limit: $limit) }"
+_SHOWN = """
+query($key: AssetKeyInput!, $days: [String!]) {
+  assetOrError(assetKey: $key) {
+    ... on Asset {
+      assetMaterializations(partitions: $days, limit: 1) {
+        metadataEntries { label ... on IntMetadataEntry { intValue } }
+      }
+    }
+  }
+}
+"""
+
+
+def _seed(home: Path) -> None:
+    """A store with a year of small conversations, wholly refined, most of its summaries by the version before."""
+    server = EmbeddedServer(home / "postgres")
+    server.start()
+    create_database(server.url("postgres"), DATABASE)
+    with connect(server.url(DATABASE)) as connection:
+        apply_migrations(connection)
+    with connect(server.url(DATABASE)) as connection, open_pool(server.url(DATABASE), max_size=3) as pool:
+        for day in YEAR:
+            capture(connection, f"test:{day}", day=day, count=50 if day == LONG else 10)
+        summarizer = ExtractiveSummarizer()
+        summarize_leaves(pool, days=CURRENT, summarizer=summarizer)
+        for level in (summarize_leaves, summarize_branches):
+            level(pool, days=OLD, summarizer=summarizer, version=SUMMARY_PIPELINE_VERSION - 1)
+        embed_messages(pool, WordLlamaEmbedder(), days=None)
+        embed_summaries(pool, WordLlamaEmbedder(), days=None)
+        connection.execute(
+            "INSERT INTO ros_stage_marks (stage, conversation_id, revision) SELECT 'messages', id, revision "
+            "FROM ros_conversations"
+        )
+        refresh_lexicon(connection)
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Up]:
+    with tempfile.TemporaryDirectory(prefix="rivet-year-", ignore_cleanup_errors=True) as folder:
+        started = Up(Path(folder) / "home", free_port(), free_port())
+        _seed(started.home)
+        try:
+            started.start("--no-demo")
+            started.wait_for("Ready after")
+            yield started
+        finally:
+            if started.process is not None and started.process.poll() is None:
+                started.stop()
+            EmbeddedServer(started.home / "postgres").stop()
+
+
+def launch(up: Up) -> str:
+    params = {
+        "assetSelection": [{"path": [f"{kind}_summaries"]} for kind in ("leaf", "branch", "root")],
+        "partitionNames": [str(day) for day in YEAR],
+        "title": "the new version",
+        "tags": [],
+    }
+    launched = up.graphql(_LAUNCH, params=params)["launchPartitionBackfill"]
+    assert launched["__typename"] == "LaunchBackfillSuccess", launched
+    return str(launched["backfillId"])
+
+
+def status(up: Up, backfill: str) -> dict[str, Any]:
+    answer = up.graphql(_STATUS, id=backfill)["partitionBackfillOrError"]
+    assert answer["__typename"] == "PartitionBackfill", answer
+    found: dict[str, Any] = answer
+    return found
+
+
+def materialized(up: Up, backfill: str) -> int:
+    """The leaves' days that Dagster shows as done by a backfill."""
+    data = status(up, backfill)["assetBackfillData"]
+    counts = {one["assetKey"]["path"][0]: one for one in (data or {}).get("assetBackfillStatuses", ()) if one}
+    return int(counts["leaf_summaries"]["numPartitionsMaterialized"]) if counts else 0
+
+
+def one(up: Up, query: str) -> int:
+    (row,) = up.rows(query)
+    return int(next(iter(row.values())))
+
+
+def stale(up: Up) -> int:
+    return one(up, "SELECT count(*) FROM ros_stale_summaries")
+
+
+def redone(up: Up) -> int:
+    return one(up, "SELECT count(*) FROM ros_summary_revisions")
+
+
+def test_a_year_is_redone_by_a_backfill_that_may_be_cancelled_and_launched_again(up: Up) -> None:
+    old = len(OLD) + 4 + 1  # a leaf a day, four more on the long day, and its branch
+    until(lambda: stale(up) == old, 60)  # the running pipeline has said what is current
+    days = ", ".join(f"'{day}'" for day in CURRENT)
+    untouched = f"SELECT sum(hashtext(id || xmin::text)) FROM ros_summaries WHERE day IN ({days})"
+    before, vectors = one(up, untouched), one(up, "SELECT sum(hashtext(owner_id || xmin::text)) FROM ros_embeddings")
+    for name in ("llm", "embedder"):
+        up.graphql(_POOL, name=name, limit=2)
+
+    first = launch(up)
+    until(lambda: materialized(up, first) >= 31, 120)
+    assert status(up, first)["numPartitions"] == 365
+    assert redone(up) >= 24
+    assert up.graphql(_CANCEL, id=first)["cancelPartitionBackfill"]["__typename"] == "CancelBackfillSuccess"
+    until(lambda: status(up, first)["status"] == "CANCELED", 120)
+    done, left = redone(up), stale(up)
+    assert done + left == old
+    assert left > 0
+
+    second = launch(up)
+    until(lambda: status(up, second)["status"] not in {"REQUESTED"}, 240)
+    assert status(up, second)["status"] == "COMPLETED_SUCCESS"
+    assert materialized(up, second) == 365
+    assert stale(up) == 0
+    assert redone(up) == old  # each of them once, by one backfill or the other
+    assert one(up, f"SELECT count(*) FROM ros_summaries WHERE pipeline_version < {SUMMARY_PIPELINE_VERSION}") == 0
+    assert one(up, "SELECT count(*) FROM ros_failures") == 0
+    assert one(up, untouched) == before
+    # The texts came out the same: nothing was embedded anew.
+    assert one(up, "SELECT sum(hashtext(owner_id || xmin::text)) FROM ros_embeddings") == vectors
+    shown = up.graphql(_SHOWN, key={"path": ["leaf_summaries"]}, days=[str(LONG)])
+    entries = shown["assetOrError"]["assetMaterializations"][0]["metadataEntries"]
+    assert {entry["label"]: entry.get("intValue") for entry in entries}["stale_left"] == 0

@@ -131,11 +131,11 @@ def remine_stale(
         return dg.SkipReason("no summary is stale")
     ready = [day for day in stale if day.ready]
     if not ready:
-        return dg.SkipReason(f"{left} stale summaries wait after a failure; see `rivet stats`")
+        return dg.SkipReason(f"stale and waiting after a failure: {left} summaries; see `rivet stats`")
     requests = _remine_requests(context.instance, ready, datetime.now(UTC))
     if not requests:
-        return dg.SkipReason(f"{left} summaries are stale; live or resting runs cover the oldest of them")
-    context.log.info("%s summaries on %s days are stale", left, len({day.day for day in stale}))
+        return dg.SkipReason(f"stale: {left} summaries; live or resting runs cover the oldest of them")
+    context.log.info("stale: %s summaries on %s days", left, len({day.day for day in stale}))
     return dg.SensorResult(run_requests=requests)
 
 

@@ -304,7 +304,7 @@ def _alerts(stats: Stats) -> list[str]:
     )
     if stale:
         alerts.append(
-            f"{stale} summaries are of an older version or another model, or wanted again: switch Dagster's sensor "
+            f"summaries of an older version or another model, or wanted again: {stale}; switch Dagster's sensor "
             "remine_stale on, or see `rivet memory remine --dry-run`"
         )
     orphans = stats.figures.get("summaries", {}).get("orphan_leaves", 0)

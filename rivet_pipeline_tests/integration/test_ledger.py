@@ -1,4 +1,4 @@
-"""The failure ledger over a real chat service that is down, refuses, or asks for money: what is asked, when, how often."""
+"""The failure ledger over a real chat service that is down or refuses: what is asked, when, and how often."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rivet_pipeline.db.pool import Connection, Pool, connect
 from rivet_pipeline.db.quality import failing_items
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval.stats import collect_stats
-from rivet_pipeline.summaries.compact import refine_level
+from rivet_pipeline.summaries.compact import refine_level, summarize_leaves
 from rivet_pipeline.summaries.types import Kind, Summarizer
 from rivet_pipeline_tests.integration.chat_server import GOOD, ChatServer, Reply, chat_server, says
-from rivet_pipeline_tests.integration.test_summaries import IDLE, Counting, chat, kinds, rows, summarize_leaves, talk
+from rivet_pipeline_tests.integration.test_summaries import IDLE, Counting, chat, kinds, rows, talk
 
 DAY = date(2026, 6, 1)
 LEVELS: tuple[Kind, ...] = ("leaf", "branch", "root")

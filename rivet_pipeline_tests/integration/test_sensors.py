@@ -353,6 +353,12 @@ def remine_tick(pipeline: Pipeline) -> list[dg.RunRequest] | str:
     return list(result.run_requests or [])
 
 
+def remine_requests(pipeline: Pipeline) -> list[dg.RunRequest]:
+    asked = remine_tick(pipeline)
+    assert isinstance(asked, list), asked
+    return asked
+
+
 def refined(pipeline: Pipeline, number: int, *, apart: int = 1, count: int = 10) -> list[date]:
     """So many days with one summarised conversation each."""
     found = [DAY + timedelta(days=apart * place) for place in range(number)]
@@ -372,8 +378,7 @@ def test_remining_redoes_every_stale_summary_and_then_rests(pipeline: Pipeline) 
     found = refined(pipeline, 3, apart=20)
     capture(pipeline.connection, "test:new", day=found[1])
     pipeline.models.summarizer.model = "other-1"
-    requests = remine_tick(pipeline)
-    assert isinstance(requests, list)
+    requests = remine_requests(pipeline)
     assert [days(request) for request in requests] == [(str(day), str(day)) for day in found]
     for request in requests:
         assert stages(request) == {"leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"}
@@ -397,15 +402,13 @@ def test_remining_takes_a_few_ranges_at_a_time_the_oldest_first_and_leaves_live_
         dg.RunRequest(tags={RANGE_START: str(found[1]), RANGE_END: str(found[1])}),
         DagsterRunStatus.STARTED,
     )
-    requests = remine_tick(pipeline)
-    assert isinstance(requests, list)
+    requests = remine_requests(pipeline)
     assert [days(request)[0] for request in requests] == [str(day) for day in (found[0], *found[2:5])]
     assert len(requests) == MAX_REMINE_RUNS
     runs = [enter(pipeline.instance, request, DagsterRunStatus.QUEUED) for request in requests]
-    assert remine_tick(pipeline) == "12 summaries are stale; live or resting runs cover the oldest of them"
+    assert remine_tick(pipeline) == "stale: 12 summaries; live or resting runs cover the oldest of them"
     pipeline.instance.report_run_canceled(runs[0])
-    again = remine_tick(pipeline)
-    assert isinstance(again, list)
+    again = remine_requests(pipeline)
     assert [days(request)[0] for request in again] == [str(found[0])]
 
 
@@ -418,8 +421,7 @@ def test_one_remining_run_holds_no_more_rows_than_it_may(pipeline: Pipeline) -> 
            FROM ros_summaries, generate_series(1, %s)""",
         [MAX_REMINE_ROWS // 2],
     )
-    requests = remine_tick(pipeline)
-    assert isinstance(requests, list)
+    requests = remine_requests(pipeline)
     assert [days(request) for request in requests] == [(str(found[n]), str(found[n + 1])) for n in (0, 2)]
 
 
@@ -429,15 +431,13 @@ def test_remining_rests_with_the_model_service_and_asks_it_once_a_time(pipeline:
     pipeline.models.summarizer.requests.clear()
     pipeline.models.summarizer.down = True
     for probes in (1, 2, 3):
-        (request,) = remine_tick(pipeline)
-        assert isinstance(request, dg.RunRequest)
+        (request,) = remine_requests(pipeline)
         assert carry_out(pipeline, request).success
         assert len(pipeline.models.summarizer.requests) == probes
-        assert remine_tick(pipeline) == "3 stale summaries wait after a failure; see `rivet stats`"
+        assert remine_tick(pipeline) == "stale and waiting after a failure: 3 summaries; see `rivet stats`"
         pipeline.retry_now()
     pipeline.models.summarizer.down = False
-    (request,) = remine_tick(pipeline)
-    assert isinstance(request, dg.RunRequest)
+    (request,) = remine_requests(pipeline)
     assert carry_out(pipeline, request).success
     assert remine_tick(pipeline) == "no summary is stale"
 
@@ -449,11 +449,10 @@ def test_remining_leaves_what_can_not_be_redone_in_sight(pipeline: Pipeline) -> 
     pipeline.models.summarizer.model = "other-1"
     pipeline.models.summarizer.poison = "arsenic"
     for _ in range(3):
-        requests = remine_tick(pipeline)
-        assert isinstance(requests, list)
+        requests = remine_requests(pipeline)
         carry_out(pipeline, requests[0])
         pipeline.connection.execute("UPDATE ros_failures SET next_attempt_at = now() WHERE next_attempt_at IS NOT NULL")
-    assert remine_tick(pipeline) == "1 stale summaries wait after a failure; see `rivet stats`"
+    assert remine_tick(pipeline) == "stale and waiting after a failure: 1 summaries; see `rivet stats`"
 
 
 def test_the_live_sensor_says_what_is_current_and_leaves_the_stale_alone(pipeline: Pipeline) -> None:
@@ -470,7 +469,7 @@ def test_the_live_sensor_says_what_is_current_and_leaves_the_stale_alone(pipelin
 def test_a_summarizer_that_is_configured_wrongly_does_not_stop_the_live_sensor(pipeline: Pipeline) -> None:
     class Wrong(CountingModels):
         @property
-        def summarizer(self) -> CountingSummarizer:  # type: ignore[override]
+        def summarizer(self) -> CountingSummarizer:
             raise InvalidInputError("RIVETOS_COMPACTOR_MODEL", "is needed")
 
         @summarizer.setter

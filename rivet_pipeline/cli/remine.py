@@ -110,7 +110,8 @@ def _bar(*, quiet: bool) -> Iterator[tuple[Progress, Any]]:
         TextColumn("{task.fields[day]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=error_console(), disable=quiet, transient=True) as bar:
+    shown = error_console()
+    with Progress(*columns, console=shown, disable=quiet or not shown.is_terminal, transient=True) as bar:
         yield bar, bar.add_task("summaries", total=None, day="")
 
 

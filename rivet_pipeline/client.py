@@ -395,7 +395,8 @@ def _reason(status: int, body: Any, text: str) -> str:
     if status < 400:
         return f"what answers ({status}) is not the memory's API; check RIVETOS_API_URL"
     detail = body.get("detail") if isinstance(body, dict) else None
-    said = _short(detail if isinstance(detail, str) and detail else text)
+    # Whoever shows the reason ends the sentence.
+    said = _short(detail if isinstance(detail, str) and detail else text).rstrip(". ")
     return f"answered {status}: {said}" if said else f"answered {status}"
 
 

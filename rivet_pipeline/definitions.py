@@ -10,12 +10,13 @@ import dagster as dg
 
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
-from rivet_pipeline.assets import checks, embeddings, messages, retrieval, summaries  # noqa: E402
+from rivet_pipeline.assets import checks, embeddings, messages, retrieval, summaries, tool_calls  # noqa: E402
 from rivet_pipeline.assets.resources import Models, StoreResource  # noqa: E402
 from rivet_pipeline.automation import jobs, schedules, sensors  # noqa: E402
 
 default_assets = [
     messages.messages,
+    tool_calls.tool_call_text,
     embeddings.message_embeddings,
     summaries.leaf_summaries,
     summaries.branch_summaries,
@@ -25,11 +26,13 @@ default_assets = [
 ]
 default_jobs: list[Any] = [
     jobs.refine_days,
+    jobs.tell_calls_days,
     jobs.resummarize_days,
     jobs.reembed_days,
     jobs.refresh_lexicon,
     jobs.check_everything,
     jobs.housekeeping,
+    jobs.retry_failed,
 ]
 default_schedules = [
     schedules.idle_conversations,

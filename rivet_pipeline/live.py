@@ -20,10 +20,12 @@ from itertools import islice
 from pathlib import Path
 from uuid import UUID
 
+from pydantic import ValidationError
+
 from rivet_pipeline.client import CaptureBatch, CaptureClient
 from rivet_pipeline.errors import RivetError
-from rivet_pipeline.settings import Settings
-from rivet_pipeline.transcripts.hook_jobs import log
+from rivet_pipeline.settings import Settings, settings_problem
+from rivet_pipeline.transcripts.hook_jobs import HARNESSES, log, unknown_harness
 from rivet_pipeline.transcripts.hook_payloads import (
     AGENTS,
     BadPayloadError,
@@ -40,7 +42,7 @@ from rivet_pipeline.transcripts.records import Message, MessageRecord, SessionRe
 #: So long, in seconds, a prompt's row is waited for: the harness may write it a moment after the hook.
 ROW_SECONDS = 2.0
 
-#: A prompt whose transcript is not there yet is kept back for so long, in seconds, unless something follows it.
+#: Jobs whose transcript is not there yet are kept back until so long, in seconds, after the last of them.
 HOLD_SECONDS = 600.0
 
 _POLL_SECONDS = 0.05
@@ -63,6 +65,8 @@ def main(home: str) -> None:
         with CaptureClient.from_settings(settings) as client:
             # A worker that hangs is ended by the system; its jobs are found by the next one.
             Worker(settings, client, arm=signal.alarm).run()
+    except ValidationError as error:
+        log(home, f"the worker ended: {settings_problem(error)}")
     except Exception as error:
         log(home, f"the worker ended: {type(error).__name__}: {error}")
 
@@ -119,6 +123,8 @@ class Worker:
         self._cursors = _Cursors(settings.home / "hook-cursors")
         #: Jobs that are another worker's, wait, or have failed: not to be looked at again by this worker.
         self._left: set[str] = set()
+        #: Those of them that wait for their transcript: they are taken again beside a new one of their session.
+        self._held: set[str] = set()
 
     def run(self) -> None:
         """Works until nothing is left."""
@@ -143,19 +149,23 @@ class Worker:
         """The jobs by session, each session's in order. What can not be used is put out of the way."""
         found: dict[str, list[_Call]] = {}
         for job in self._jobs.waiting():
-            if job.stem not in self._left and (call := self._understood(job)) is not None:
+            if job.stem in self._left - self._held:
+                continue
+            if (call := self._understood(job)) is not None:
                 found.setdefault(call.lock, []).append(call)
-        return found
+        return {
+            session: calls for session, calls in found.items() if any(call.job.stem not in self._left for call in calls)
+        }
 
     def _understood(self, job: Job) -> _Call | None:
         try:
             if not job.read():
                 raise BadPayloadError("not a job")
+            if job.harness not in HARNESSES:
+                raise BadPayloadError(unknown_harness(job.harness))
             call = _Call(job, parse_payload(job.harness, job.payload))
             if call.event.session_id is None and call.event.transcript is None:
                 raise BadPayloadError("it names neither a session nor a transcript")
-            if job.harness not in AGENTS:
-                raise BadPayloadError(f"unknown harness {job.harness[:80]!r}; known are {', '.join(AGENTS)}")
         except OSError:
             return None
         except UnknownEventError as error:
@@ -180,6 +190,7 @@ class Worker:
         else:
             for call in calls:
                 if held:
+                    self._held.add(call.job.stem)
                     self._jobs.put_back(call.job)
                 else:
                     self._jobs.finish(call.job)
@@ -226,9 +237,9 @@ class _Session:
         return list(dict.fromkeys(path for path in named if path is not None))
 
     def _without(self, main: Path) -> bool:
-        """A transcript is named and is not there. After a first prompt it may come; after anything else it will not."""
-        only_prompts = all(call.event.name == "UserPromptSubmit" for call in self._calls)
-        if only_prompts and time.time() - self._last.job.time < HOLD_SECONDS:
+        """A transcript is named and is not there. While it may still come, nothing else is stored in its place."""
+        ended = any(call.event.name == "SessionEnd" for call in self._calls)
+        if not ended and _may_come(main) and time.time() - self._last.job.time < HOLD_SECONDS:
             return True
         self._payloads()
         return False
@@ -284,7 +295,7 @@ class _Session:
         cursor = self._cursors.load(str(path))
         if cursor.is_at(state) and not finalize:
             return None
-        how = Reading(reader.agent, self._settings.import_max_line, settled=finalize)
+        how = Reading(reader.agent, self._settings.import_max_line, settled=finalize, abandoned=finalize)
         tail = _Tail(path, reader, how, cursor)
         outbox = _Outbox(self._client, self, reader.harness)
         for item in tail.new_items():
@@ -315,6 +326,17 @@ def _readable(path: Path) -> Reader | None:
         return detect(path) if path.is_file() else None
     except OSError:
         return None
+
+
+def _may_come(path: Path) -> bool:
+    """Whether a file that no reader knows may yet become a transcript: it is not there, or has only begun."""
+    try:
+        if not path.is_file():
+            return not path.exists()
+        with path.open("rb") as file:
+            return file.read(1) in (b"", b"{")
+    except OSError:
+        return False
 
 
 def _says(heard: str | None, prompt: str) -> bool:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
@@ -178,6 +178,17 @@ class Settings(BaseSettings):
     embed_api_key: SecretStr | None = Field(
         default=None, validation_alias="RIVETOS_EMBED_API_KEY", description="Bearer key for the embedding server."
     )
+    embed_token_command: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_EMBED_TOKEN_COMMAND",
+        description="A command that prints the embedding server's bearer token, instead of a key; run without a shell.",
+    )
+    embed_token_ttl_ms: int = Field(
+        default=300_000,
+        ge=0,
+        validation_alias="RIVETOS_EMBED_TOKEN_TTL_MS",
+        description="How long, in milliseconds, its token is used before the command is asked again; at once on a 401.",
+    )
     embed_chars_per_chunk: int = Field(
         default=2000,
         ge=200,
@@ -213,11 +224,46 @@ class Settings(BaseSettings):
     compactor_api_key: SecretStr | None = Field(
         default=None, validation_alias="RIVETOS_COMPACTOR_API_KEY", description="Bearer key for the chat server."
     )
+    compactor_context_tokens: int = Field(
+        default=32_768,
+        ge=4096,
+        validation_alias="RIVETOS_COMPACTOR_CONTEXT_TOKENS",
+        description="How many tokens the chat server's model reads, prompt and answer together. A larger batch is "
+        "cut, a single larger message summarised in segments.",
+    )
+    compactor_token_command: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_COMPACTOR_TOKEN_COMMAND",
+        description="A command that prints the chat server's bearer token, instead of a key; run without a shell.",
+    )
+    compactor_token_ttl_ms: int = Field(
+        default=300_000,
+        ge=0,
+        validation_alias="RIVETOS_COMPACTOR_TOKEN_TTL_MS",
+        description="How long, in milliseconds, its token is used before the command is asked again; at once on a 401.",
+    )
+    compactor_fallbacks: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_COMPACTOR_FALLBACKS",
+        description="Chat servers that stand in, in order, when the one before is down, busy or refuses the key, the "
+        "payment or the model: `url` or `url|model`, separated by commas.",
+    )
+    compactor_fallback_keys: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_COMPACTOR_FALLBACK_KEYS",
+        description="Bearer keys of those servers: `url|key`, separated by commas. No server is sent another's key.",
+    )
+    tool_text_model: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_TOOL_TEXT_MODEL",
+        description="The model of the chat server that says in a sentence what a tool call did: one request a call. "
+        "Unset: `RIVETOS_COMPACTOR_MODEL`. `none`: no model, the sentence is made of the call's name and arguments.",
+    )
     model_deadline_seconds: float = Field(
         default=3600.0,
         gt=0,
         validation_alias="RIVETOS_MODEL_DEADLINE_SECONDS",
-        description="How long one call to the chat server, its retries included, may take.",
+        description="How long one call to the chat server, its retries and fallbacks included, may take.",
     )
 
     @field_validator(
@@ -270,6 +316,13 @@ class Settings(BaseSettings):
     def loopback_only(self) -> bool:
         """Whether the API listens on this machine alone."""
         return self.api_host in {"127.0.0.1", "::1", "localhost"}
+
+
+def settings_problem(error: ValidationError) -> str:
+    """One line that names the first variable with a bad value, and what is wrong with it; never the value itself."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    name = ".".join(str(part) for part in first["loc"])
+    return f"{name} is wrong: {first['msg'].removeprefix('Value error, ')}"
 
 
 @lru_cache(maxsize=1)

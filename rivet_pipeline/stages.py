@@ -13,12 +13,19 @@ from datetime import date
 from typing import Literal
 
 Stage = Literal[
-    "messages", "message_embeddings", "leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"
+    "messages",
+    "tool_call_text",
+    "message_embeddings",
+    "leaf_summaries",
+    "branch_summaries",
+    "root_summaries",
+    "summary_embeddings",
 ]
 
 #: In the order in which one run does them.
 STAGES: tuple[Stage, ...] = (
     "messages",
+    "tool_call_text",
     "message_embeddings",
     "leaf_summaries",
     "branch_summaries",

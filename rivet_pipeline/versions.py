@@ -10,6 +10,9 @@ SUMMARY_PIPELINE_VERSION = 5
 #: How a message or summary becomes the texts that are embedded (composition and chunking).
 EMBEDDING_VERSION = 1
 
+#: How a tool call's text is rendered, asked for and checked. A text is written once: a raised number is for new ones.
+TOOL_TEXT_VERSION = 1
+
 #: How the corpus statistics are counted.
 LEXICON_VERSION = 1
 

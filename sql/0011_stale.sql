@@ -52,7 +52,10 @@ BEGIN
 END
 $$;
 CREATE TRIGGER ros_messages_note_change AFTER UPDATE ON ros_messages
-    FOR EACH ROW WHEN (OLD.text_hash <> NEW.text_hash) EXECUTE FUNCTION ros_note_changed_text('message');
+    FOR EACH ROW
+    WHEN (ros_captured_hash(OLD.text_hash, OLD.tool_result, OLD.metadata)
+          <> ros_captured_hash(NEW.text_hash, NEW.tool_result, NEW.metadata))
+    EXECUTE FUNCTION ros_note_changed_text('message');
 CREATE TRIGGER ros_summaries_note_change AFTER UPDATE ON ros_summaries
     FOR EACH ROW WHEN (OLD.text_hash <> NEW.text_hash AND NEW.kind <> 'root')
     EXECUTE FUNCTION ros_note_changed_text('summary');
@@ -71,20 +74,13 @@ AS $$
     SELECT encode(sha256(convert_to(kind || E'\n' || model || E'\n' || version || E'\n' || inputs, 'UTF8')), 'hex')
 $$;
 
--- The hash of a message as a summary reads it: without a text that was made for a tool call afterwards.
-CREATE FUNCTION ros_source_hash(text_hash uuid, tool_result text, metadata jsonb) RETURNS uuid
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-    SELECT CASE WHEN metadata ? 'content_made_by' THEN md5(E'\n' || coalesce(tool_result, ''))::uuid ELSE text_hash END
-$$;
-
 -- The inputs of a summary today; NULL when it has lost what it was made from.
 CREATE FUNCTION ros_inputs_today(made_id uuid) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
     SELECT string_agg(o.id || ' ' || o.hash, E'\n' ORDER BY o.place, o.seq)
     FROM (
-        SELECT m.id, ros_source_hash(m.text_hash, m.tool_result, m.metadata) AS hash,
+        SELECT m.id, ros_captured_hash(m.text_hash, m.tool_result, m.metadata) AS hash,
                to_timestamp(x.ordinal) AS place, m.seq
         FROM ros_summary_sources AS x JOIN ros_messages AS m ON m.id = x.message_id
         WHERE x.summary_id = made_id

@@ -13,10 +13,14 @@ from rivet_pipeline.api.models import (
     BrowsedAnswer,
     Degraded,
     HitAnswer,
+    LineageAnswer,
+    LineageMessageAnswer,
+    LineageSummaryAnswer,
     ScorePartsAnswer,
     SearchAnswer,
     StatsAnswer,
 )
+from rivet_pipeline.retrieval.lineage import Lineage, LineageMessage, LineageSummary
 from rivet_pipeline.retrieval.types import BrowseResponse, Hit, SearchRequest, SearchResponse, Stats
 
 _EFFECT = {
@@ -92,6 +96,50 @@ def browse_answer(response: BrowseResponse) -> BrowseAnswer:
             for message in response.messages
         ],
         next_cursor=response.next_cursor,
+    )
+
+
+def lineage_answer(lineage: Lineage) -> LineageAnswer:
+    """A lineage's answer."""
+    return LineageAnswer(
+        conversation_id=lineage.conversation_id,
+        session_id=lineage.session_key,
+        title=lineage.title,
+        above=[_lineage_summary(summary) for summary in lineage.above],
+        summary=None if lineage.summary is None else _lineage_summary(lineage.summary),
+        message=None if lineage.message is None else _lineage_message(lineage.message),
+        omitted_summaries=lineage.omitted_summaries,
+        omitted_messages=lineage.omitted_messages,
+        note=lineage.note,
+    )
+
+
+def _lineage_summary(summary: LineageSummary) -> LineageSummaryAnswer:
+    return LineageSummaryAnswer(
+        id=summary.id,
+        kind=summary.kind,
+        earliest_at=_utc(summary.earliest_at),
+        latest_at=_utc(summary.latest_at),
+        message_count=summary.message_count,
+        model=summary.model,
+        pipeline_version=summary.pipeline_version,
+        grounding=summary.grounding,
+        excerpt=summary.excerpt,
+        sources=summary.sources,
+        children=[_lineage_summary(child) for child in summary.children],
+        messages=[_lineage_message(message) for message in summary.messages],
+    )
+
+
+def _lineage_message(message: LineageMessage) -> LineageMessageAnswer:
+    return LineageMessageAnswer(
+        id=message.id,
+        created_at=_utc(message.created_at),
+        agent=message.agent,
+        role=message.role,
+        tool_name=message.tool_name,
+        excerpt=message.excerpt,
+        made_by=message.made_by,
     )
 
 

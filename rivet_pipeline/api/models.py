@@ -25,6 +25,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core.core_schema import ValidationInfo
 
 from rivet_pipeline.api.times import parse_time
+from rivet_pipeline.retrieval.lineage import DEFAULT_EXCERPT, DEFAULT_MESSAGES, DEFAULT_SUMMARIES
 from rivet_pipeline.retrieval.types import Mode, Scope
 from rivet_pipeline.transcripts.cleaning import clean_json, clean_text
 from rivet_pipeline.transcripts.records import Role
@@ -317,6 +318,65 @@ class BrowseAnswer(_Answer):
 
     messages: list[BrowsedAnswer]
     next_cursor: str | None
+
+
+class LineageQuery(_Query):
+    """How much a lineage may hold."""
+
+    summaries: int = Field(
+        DEFAULT_SUMMARIES, ge=0, le=1000, description="The most summaries below the one that is asked for."
+    )
+    messages: int = Field(DEFAULT_MESSAGES, ge=0, le=2000, description="The most messages.")
+    excerpt: int = Field(
+        DEFAULT_EXCERPT, ge=20, le=2000, description="The longest excerpt, in characters: a text's first line, cut."
+    )
+
+
+class LineageMessageAnswer(_Answer):
+    """One message. `madeBy`: its text was not captured but made for a tool call, and by whom."""
+
+    id: UUID
+    created_at: datetime
+    agent: str
+    role: str
+    tool_name: str | None
+    excerpt: str
+    made_by: str | None
+
+
+class LineageSummaryAnswer(_Answer):
+    """One summary. `sources` counts what is directly below it; `children` or `messages` hold what the budget allows."""
+
+    id: UUID
+    kind: Literal["leaf", "branch", "root"]
+    earliest_at: datetime
+    latest_at: datetime
+    message_count: int
+    model: str
+    pipeline_version: int
+    grounding: float | None
+    excerpt: str
+    sources: int
+    children: list[LineageSummaryAnswer]
+    messages: list[LineageMessageAnswer]
+
+
+class LineageAnswer(_Answer):
+    """Where a summary or a message stands. Either `summary` or `message` is filled.
+
+    `above` are the summaries over it, the topmost first; they come without what is below them. `omittedSummaries` and
+    `omittedMessages` count what stands below and is not in this answer.
+    """
+
+    conversation_id: UUID
+    session_id: str
+    title: str | None
+    above: list[LineageSummaryAnswer]
+    summary: LineageSummaryAnswer | None
+    message: LineageMessageAnswer | None
+    omitted_summaries: int
+    omitted_messages: int
+    note: str | None
 
 
 class ToolAnswer(BaseModel):

@@ -244,6 +244,7 @@ def _get_full(resources: Resources, arguments: GetFullArguments) -> str:
 #: What each outcome means for who asked. `{…}` are filled in.
 _OUTCOMES: dict[Status, str] = {
     "complete": "Nothing was cut when this was captured: this is all of it.",
+    "kept": "Cut when it was captured, and kept whole when its transcript was imported: this is all of it.",
     "recovered": "Cut when it was captured; read back from {file}.",
     "gone": "Cut when it was captured, and the transcript with the rest is gone: {path} does not exist on this machine "
     "({host}). Put the file back there, if it was moved or a backup has it, and ask again. What is stored follows.",

@@ -12,6 +12,7 @@ from rivet_pipeline.assets.reporting import table
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.db.quality import (
+    COVERAGE_FLOOR,
     GROUNDING_FLOOR,
     Finding,
     duplicate_events,
@@ -19,7 +20,9 @@ from rivet_pipeline.db.quality import (
     orphan_summaries,
     overdue_items,
     stale_summaries,
+    uncovered_sources,
     ungrounded_summaries,
+    untold_calls,
     wrong_width_embeddings,
 )
 from rivet_pipeline.settings import get_settings
@@ -56,6 +59,7 @@ def _result(finding: Finding, key: dg.AssetCheckKey, severity: dg.AssetCheckSeve
         metadata={
             "at_fault": finding.at_fault,
             "examined": finding.examined,
+            **{name: value for name, value in finding.figures.items() if value is not None},
             "examples": dg.MetadataValue.md(table(header, rows) if rows else "None."),
         },
     )
@@ -130,6 +134,13 @@ def _tree(kind: str) -> list[dg.AssetChecksDefinition]:
         ),
         _check(
             f"{kind}_summaries",
+            "covered",
+            f"At least {COVERAGE_FLOOR:.0%} of what each {kind} summary is made from left a word of its own in it.",
+            lambda connection: uncovered_sources(connection, kind),
+            dg.AssetCheckSeverity.WARN,
+        ),
+        _check(
+            f"{kind}_summaries",
             "no_orphans",
             f"Every {kind} summary leads back to what it was made from.",
             lambda connection: orphan_summaries(connection, kind),
@@ -150,6 +161,13 @@ default_checks: list[dg.AssetChecksDefinition] = [
         "captures_delivered",
         "No capture of this machine has waited for the API for more than ten minutes, and none was refused.",
         _undelivered,
+        dg.AssetCheckSeverity.WARN,
+    ),
+    _check(
+        "tool_call_text",
+        "every_call_told",
+        "Every tool call without words of its own has a text, once its conversation has been silent for an hour.",
+        untold_calls,
         dg.AssetCheckSeverity.WARN,
     ),
     _check(

@@ -9,6 +9,7 @@ from rivet_pipeline.assets.partitions import backfill_policy, conversation_days,
 from rivet_pipeline.assets.reporting import materialized
 from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.assets.summaries import branch_summaries, leaf_summaries, root_summaries
+from rivet_pipeline.assets.tool_calls import tool_call_text
 from rivet_pipeline.embedding.embed import embed_messages, embed_summaries
 from rivet_pipeline.models.factory import embedder_name
 from rivet_pipeline.settings import get_settings
@@ -53,7 +54,7 @@ def _vectors(
 
 message_embeddings = _vectors(
     "message_embeddings",
-    [messages],
+    [messages, tool_call_text],
     embed_messages,
     "Chunk vectors of the day's messages, content and tool results together.",
 )

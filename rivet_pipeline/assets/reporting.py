@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 
 import dagster as dg
@@ -10,18 +10,27 @@ import dagster as dg
 from rivet_pipeline.assets.partitions import days_of
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.db.inspection import rows_held
+from rivet_pipeline.db.quality import SummaryQuality
 from rivet_pipeline.db.stale import stale_rows_on
+from rivet_pipeline.retrieval.lineage import newest_summaries
+from rivet_pipeline.settings import get_settings
 from rivet_pipeline.stages import SUMMARY_STAGES, StageReport
+from rivet_pipeline.summaries.types import Kind
 
 
 def materialized(
-    context: dg.AssetExecutionContext, store: StoreResource, report: StageReport
+    context: dg.AssetExecutionContext,
+    store: StoreResource,
+    report: StageReport,
+    quality: Mapping[date | None, SummaryQuality] | None = None,
 ) -> dg.MaterializeResult[None]:
     """The result of a pass over the run's days; each day gets its own numbers, so that Dagster plots them over time.
 
     Where a day and the run have a figure of the same name, Dagster shows the day's: the run's have names of their own.
+    `quality` is that of the summaries of those days, with None for all of them.
     """
     days = days_of(context.partition_keys)
+    quality = quality or {}
     with store.connection() as connection:
         held = rows_held(connection, report.stage, days)
         stale = stale_rows_on(connection, report.stage, days) if report.stage in SUMMARY_STAGES else None
@@ -37,6 +46,7 @@ def materialized(
                 "tokens": day.tokens if day else 0,
                 "seconds": round(day.seconds, 3) if day else 0.0,
                 **({} if stale is None else {"stale_left": stale.get(date.fromisoformat(key), 0)}),
+                **_shares(quality.get(date.fromisoformat(key))),
             },
             partition_key=key,
         )
@@ -57,8 +67,60 @@ def materialized(
                     ],
                 )
             ),
+            **{f"run_{name}": value for name, value in _shares(quality.get(None)).items()},
+            **_worst(quality.get(None)),
         }
     )
+
+
+def _shares(found: SummaryQuality | None) -> dict[str, float | int]:
+    if found is None:
+        return {}
+    shares = {"grounding": found.grounding, "coverage": found.coverage}
+    told: dict[str, float | int] = {name: round(value, 4) for name, value in shares.items() if value is not None}
+    return told | {"quarantined": found.quarantined}
+
+
+def _worst(found: SummaryQuality | None) -> dict[str, dg.MarkdownMetadataValue]:
+    """The summaries most worth a look; Markdown's own signs in a model's words are shown as they are."""
+    if found is None or not found.worst:
+        return {}
+    header = ("summary", "grounding", "in no source", "coverage", "sources without a trace", "quarantined")
+    rows = [
+        (
+            row["id"],
+            _share(row["grounding"]),
+            ", ".join(map(_plain, row["missing"])) or "none",
+            _share(row["coverage"]),
+            row["uncovered"],
+            "yes" if row["quarantined"] else "no",
+        )
+        for row in found.worst
+    ]
+    return {"worth_a_look": dg.MetadataValue.md(table(header, rows))}
+
+
+def _share(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2f}"
+
+
+def _plain(token: str) -> str:
+    """A token of at most 60 characters in code formatting, unable to end its cell."""
+    kept = " ".join(token.split()).replace("`", "'").replace("|", "\u00a6")
+    return f"`{kept[:60]}{'…' if len(kept) > 60 else ''}`"
+
+
+def link_lineage(context: dg.AssetExecutionContext, store: StoreResource, kind: Kind) -> None:
+    """Gives each day of the run the API's address of its newest summary's lineage, down to the words."""
+    settings = get_settings()
+    # What listens everywhere is reached from here on the loopback address.
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.api_host, settings.api_host)  # noqa: S104
+    address = f"http://[{host}]" if ":" in host and not host.startswith("[") else f"http://{host}"
+    with store.connection() as connection:
+        newest = newest_summaries(connection, kind, days_of(context.partition_keys))
+    for day, summary in newest.items():
+        url = f"{address}:{settings.api_port}/api/memory/lineage/{summary}"
+        context.add_asset_metadata({"lineage": dg.MetadataValue.url(url)}, partition_key=day.isoformat())
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -20,6 +20,8 @@ from rivet_pipeline.models.protocols import Embedder
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.summaries.factory import build_summarizer
 from rivet_pipeline.summaries.types import Summarizer
+from rivet_pipeline.tool_calls.factory import build_writer
+from rivet_pipeline.tool_calls.types import Writer
 
 
 class StoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -75,3 +77,8 @@ class Models:
     def summarizer(self) -> Summarizer:
         """The summarizer."""
         return build_summarizer(get_settings())
+
+    @cached_property
+    def writer(self) -> Writer:
+        """The writer of tool calls' texts."""
+        return build_writer(get_settings())

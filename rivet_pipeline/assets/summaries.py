@@ -4,8 +4,9 @@ import dagster as dg
 
 from rivet_pipeline.assets.messages import messages
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
-from rivet_pipeline.assets.reporting import materialized
+from rivet_pipeline.assets.reporting import link_lineage, materialized
 from rivet_pipeline.assets.resources import Models, StoreResource
+from rivet_pipeline.db.quality import summary_quality
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.summaries.compact import refine_level
 from rivet_pipeline.summaries.factory import summarizer_name
@@ -35,7 +36,10 @@ def _level(kind: Kind, made_of: dg.AssetsDefinition, description: str) -> dg.Ass
         """Redoes what is stale in the run's days, then summarises what has no summary, where it is due."""
         days = days_of(context.partition_keys)
         report = refine_level(store.pool, kind, days=days, summarizer=models.summarizer)
-        return materialized(context, store, report)
+        with store.connection() as connection:
+            quality = summary_quality(connection, kind, days)
+        link_lineage(context, store, kind)
+        return materialized(context, store, report, quality)
 
     return level
 

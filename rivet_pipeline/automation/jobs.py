@@ -4,8 +4,14 @@ See https://docs.dagster.io/guides/build/jobs/asset-jobs
 """
 
 import dagster as dg
+from pydantic import Field
 
+from rivet_pipeline.assets.reporting import table
+from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.db.event_log import trim_event_log
+from rivet_pipeline.db.pool import connect
+from rivet_pipeline.db.queue import ALL_STAGES
+from rivet_pipeline.db.queue import retry_failed as make_due
 from rivet_pipeline.db.store import dagster_url
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.stages import STAGES
@@ -15,6 +21,12 @@ refine_days = dg.define_asset_job(
     selection=dg.AssetSelection.assets(*STAGES),
     description="Everything that is derived from the conversations of the chosen days. Safe over any range: what is "
     "current is left alone.",
+)
+
+tell_calls_days = dg.define_asset_job(
+    "tell_calls_days",
+    selection=dg.AssetSelection.assets("tool_call_text", "message_embeddings"),
+    description="Texts for the tool calls of the chosen days that have none, and the vectors of what they changed.",
 )
 
 resummarize_days = dg.define_asset_job(
@@ -52,3 +64,33 @@ def trim_dagster_event_log(context: dg.OpExecutionContext) -> None:
 def housekeeping() -> None:
     """Trims Dagster's event log."""
     trim_dagster_event_log()
+
+
+class RetryFailed(dg.Config):
+    """Which failures are tried again."""
+
+    task: str = Field(default=ALL_STAGES, description="A stage, or `all`.")
+    error: str | None = Field(default=None, description="Only failures whose error contains this text, in any case.")
+    dry_run: bool = Field(default=False, description="Say what would be tried again, and change nothing.")
+
+
+@dg.op(description="Makes failed items due at once, as if they had never failed; the next sensor's tick asks for them.")
+def retry_failed_items(context: dg.OpExecutionContext, config: RetryFailed, store: StoreResource) -> dg.Output[int]:
+    """Makes the matching rows of the failure ledger due; the output counts them."""
+    with connect(store.url, application_name="rivet-run") as connection:
+        failures = make_due(connection, stage=config.task, error=config.error, dry_run=config.dry_run)
+    rows = [(one.stage, one.item, one.cause, one.attempts, " ".join(one.error.split())[:200]) for one in failures]
+    return dg.Output(
+        len(failures),
+        metadata={
+            "failures": len(failures),
+            "changed": not config.dry_run,
+            "items": dg.MetadataValue.md(table(("stage", "item", "cause", "attempts", "error"), rows[:100])),
+        },
+    )
+
+
+@dg.job(description="Tries what rests after a failure again at once.", executor_def=dg.in_process_executor)
+def retry_failed() -> None:
+    """Makes failed items due."""
+    retry_failed_items()

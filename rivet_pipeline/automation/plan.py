@@ -14,6 +14,7 @@ from rivet_pipeline.stages import STAGES, Stage
 #: What has to look again when a stage has written rows, in the order of `STAGES`.
 DOWNSTREAM: Mapping[Stage, tuple[Stage, ...]] = {
     "messages": STAGES,
+    "tool_call_text": ("tool_call_text", "message_embeddings"),
     "message_embeddings": ("message_embeddings",),
     "leaf_summaries": ("leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"),
     "branch_summaries": ("branch_summaries", "root_summaries", "summary_embeddings"),

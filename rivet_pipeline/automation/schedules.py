@@ -18,7 +18,7 @@ from rivet_pipeline.stages import STAGES
     cron_schedule="*/5 * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Every five minutes: summaries of conversations that fell idle since.",
+    description="Every five minutes: summaries of conversations that fell idle, tool calls whose result never came.",
 )
 def idle_conversations(
     context: dg.ScheduleEvaluationContext, store: StoreResource

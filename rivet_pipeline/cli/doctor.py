@@ -27,7 +27,7 @@ from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.store import embedded_server, store_url
 from rivet_pipeline.errors import RivetError, StoreUnavailableError
 from rivet_pipeline.models.embedder import PROBE
-from rivet_pipeline.models.factory import build_embedder
+from rivet_pipeline.models.factory import build_chat, build_embedder, compactor_credential
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.shipped import shipped
@@ -231,8 +231,16 @@ def _chat(settings: Settings) -> Iterator[Check]:
     if settings.compactor_model is None:
         yield Check("chat server", "fail", "RIVETOS_COMPACTOR_MODEL is not set", "name a model that the server offers")
         return
-    key = settings.compactor_api_key
-    headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+    try:
+        build_chat(settings)
+        token = compactor_credential(settings, timeout=_PATIENCE).token()
+    except ModelError as error:
+        yield Check("chat server", "fail", str(error), "check RIVETOS_COMPACTOR_TOKEN_COMMAND and _API_KEY")
+        return
+    except RivetError as error:
+        yield Check("chat server", "fail", str(error))
+        return
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         address = settings.compactor_url.rstrip("/") + "/models"
         answer = httpx.get(address, headers=headers, timeout=_PATIENCE)
@@ -241,7 +249,8 @@ def _chat(settings: Settings) -> Iterator[Check]:
         yield Check("chat server", "fail", f"does not answer: {reason}", "check RIVETOS_COMPACTOR_URL")
         return
     if answer.status_code in {401, 403}:
-        yield Check("chat server", "fail", f"refuses the key ({answer.status_code})", "check RIVETOS_COMPACTOR_API_KEY")
+        action = "check RIVETOS_COMPACTOR_API_KEY, or what RIVETOS_COMPACTOR_TOKEN_COMMAND prints"
+        yield Check("chat server", "fail", f"refuses the key ({answer.status_code})", action)
     elif settings.compactor_model in answer.text:
         yield Check("chat server", "ok", f"answers and offers {settings.compactor_model}")
     else:

@@ -26,9 +26,13 @@ COMMANDS = {
     "search": ("search", "search_command", "Find messages and summaries by words and by meaning."),
     "browse": ("browse", "browse_command", "List messages by time, newest first."),
     "stats": ("stats", "stats_command", "Show what the memory holds and what waits for the pipeline."),
-    "memory": ("memory", "memory_app", "Look into the pipeline's work and have it done again."),
     "redact": ("redact", "redact_command", "Take a secret out of what is stored."),
     "migrate-lcm": ("migrate_lcm", "migrate_lcm_command", "Move a Lossless Context Management store into the memory."),
+    "memory": (
+        "memory",
+        "memory_app",
+        "Look into the pipeline's work, retry what failed, have summaries made again, trace a summary to its words.",
+    ),
     "doctor": ("doctor", "doctor_command", "Check what the memory needs, and say what to do."),
     "hook": ("hook", "hook_command", "Capture one event of an agent; called by its hooks."),
     "hooks": ("hooks", "hooks_app", "Install the hooks of agents, so that they are captured while they run."),
@@ -152,9 +156,9 @@ def _settings_line(error: ValueError) -> str | None:
 
     if not isinstance(error, ValidationError) or error.title != "Settings":
         return None
-    first = error.errors(include_url=False, include_context=False)[0]
-    name = ".".join(str(part) for part in first["loc"])
-    return f"{name} is wrong: {first['msg'].removeprefix('Value error, ')}"
+    from rivet_pipeline.settings import settings_problem
+
+    return settings_problem(error)
 
 
 if __name__ == "__main__":

@@ -127,6 +127,9 @@ class EmbeddedServer:
             self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.data.mkdir(exist_ok=True)
             self.data.chmod(0o700)
+            # Statements that fail are quoted in it.
+            self.log.touch(mode=0o600)
+            self.log.chmod(0o600)
             if self.socket_dir != self.data:
                 self.socket_dir.mkdir(mode=0o700, exist_ok=True)
                 if self.socket_dir.stat().st_uid not in {os.getuid(), _system_user_id()}:
@@ -148,7 +151,6 @@ class EmbeddedServer:
             )
         for folder in {self.data, self.socket_dir}:
             shutil.chown(folder, _SYSTEM_USER, _SYSTEM_USER)
-        self.log.touch()
         shutil.chown(self.log, _SYSTEM_USER, _SYSTEM_USER)
         for folder in [*self.data.parents, *_binaries().parents]:
             mode = folder.stat().st_mode

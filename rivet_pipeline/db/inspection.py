@@ -62,7 +62,9 @@ def failure_counts(connection: Connection) -> dict[str, int]:
 
 
 def rows_held(connection: Connection, stage: Stage, days: Sequence[date]) -> dict[date, int]:
-    """How many rows a refining stage has for the conversations of some days: summaries, or the filling model's vectors.
+    """How many rows a refining stage has for the conversations of some days.
+
+    Rows are summaries, the filling model's vectors, or messages with a text that was made for them.
 
     Days without any do not appear.
     """
@@ -77,6 +79,11 @@ FROM ros_conversations AS c JOIN ros_summaries AS s ON s.conversation_id = c.id 
 WHERE c.day = ANY(%(days)s) GROUP BY c.day
 """
 _HELD: Mapping[Stage, bytes] = {
+    "tool_call_text": b"""
+        SELECT c.day, count(*) AS held
+        FROM ros_conversations AS c JOIN ros_messages AS m ON m.conversation_id = c.id
+        WHERE c.day = ANY(%(days)s) AND m.metadata ? 'content_made_by' GROUP BY c.day
+    """,
     "message_embeddings": b"""
         SELECT c.day, count(*) AS held
         FROM ros_conversations AS c

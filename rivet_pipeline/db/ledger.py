@@ -12,6 +12,7 @@ from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import Cause, ModelError
+from rivet_pipeline.models.texts import clean_outgoing
 
 #: The item of a stage's model service itself: while it is blocked, the pending views let the whole stage rest.
 SERVICE = "service"
@@ -63,7 +64,8 @@ def record_failure(connection: Connection, *, stage: str, item: str, error: Mode
             "stage": stage,
             "item": item,
             "cause": error.cause,
-            "error": str(error)[:2000],
+            # A service's words may hold what Postgres can not store.
+            "error": clean_outgoing(str(error))[:2000],
             "attempts": attempts,
             "day": day,
             "delay": delay,

@@ -119,7 +119,8 @@ def create_database(url: str, name: str) -> None:
             return
         try:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        except psycopg.errors.DuplicateDatabase:
+        except (psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
+            # Another process made it at the same moment.
             return
         except psycopg.errors.InsufficientPrivilege as error:
             raise StoreUnavailableError(

@@ -1,22 +1,27 @@
-"""The client of an OpenAI-compatible chat service: one request, its retries, and what a failure is called.
+"""The client of OpenAI-compatible chat services: one request, its retries, its fallbacks, and what a failure is called.
 
-Only the wire belongs here. What is asked and whether an answer is a good summary stand in the rooms that ask.
+Only the way to a service and back belongs here. What a response means stands in `chat_wire.py`; what is asked, and
+whether an answer is a good summary, in the rooms that ask.
 """
 
 from __future__ import annotations
 
-import json
 import random
-import re
+import ssl
 import time
-from collections.abc import Callable
-from email.utils import parsedate_to_datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
 
+from rivet_pipeline.models.chat_wire import read_answer, status_error
+from rivet_pipeline.models.credentials import Credential, FixedKey
 from rivet_pipeline.models.protocols import Cause, ChatAnswer, ModelError
+from rivet_pipeline.models.retry_after import retry_after_seconds
+from rivet_pipeline.models.texts import clean_outgoing
 
 #: Retries after the first attempt, and the wait before each of them in seconds (the seeds' figures).
 RETRY_WAITS = (5.0, 10.0, 15.0)
@@ -24,86 +29,91 @@ RETRY_WAITS = (5.0, 10.0, 15.0)
 #: A service that asks for a longer pause than this is left to the failure ledger instead of being waited for.
 LONGEST_WAIT_SECONDS = 60.0
 
+#: A service that failed comes after the others for this long, so that a dead one costs one probe and not every call.
+REST_SECONDS = 900.0
+
 _CONNECT_SECONDS = 30.0
 _LARGEST_ANSWER_BYTES = 16 * 1024 * 1024
-_TRANSIENT_STATUSES = frozenset({408, 425, 429})
-#: 404 is an address or a model that is not there: no item of ours can change that.
-_PERMANENT_STATUSES = frozenset({401, 402, 403, 404})
-
-_TOO_LONG = re.compile(
-    r"context[_ ](?:length|window|size)|maximum context|too many tokens|prompt is too long", re.IGNORECASE
-)
-_NO_MODEL = re.compile(r"model_not_found|unknown model|model .{0,80}(?:does not exist|not found)", re.IGNORECASE)
-
-_LEADING_THOUGHT = re.compile(r"\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_LATER_THOUGHT = re.compile(
-    r"^[ \t]*<think(?:ing)?>.*?</think(?:ing)?>[ \t]*$\n?", re.DOTALL | re.IGNORECASE | re.MULTILINE
-)
-_CLOSED_ONLY = re.compile(r"(?<!`)</think(?:ing)?>(?!`)", re.IGNORECASE)
-_OPENED = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
-
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_LARGEST_REFUSAL_BYTES = 64 * 1024
+#: How an answer may be packed: in one layer of these, so that a small body can not become a huge one.
+_PACKINGS = frozenset({"", "identity", "gzip", "deflate"})
+_CAUSE_CHARACTERS = 400
 
 
-def strip_thinking(text: str) -> str:
-    """The answer without the model's thinking.
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One chat service: its base address (`/chat/completions` is appended), the model asked for, the token sent."""
 
-    A block at the start goes whether it is closed or not (some templates open it in the prompt, so that only the
-    closing tag is in the answer); a later one goes when it stands on lines of its own and is closed.
-    """
-    while (match := _LEADING_THOUGHT.match(text)) is not None and match.end() > 0:
-        text = text[match.end() :]
-    closed = _CLOSED_ONLY.search(text)
-    if closed is not None and _OPENED.search(text, 0, closed.start()) is None:
-        text = text[closed.end() :]
-    return _LATER_THOUGHT.sub("", text).strip()
+    base_url: str
+    model: str
+    credential: Credential = field(default_factory=FixedKey)
 
+    @property
+    def url(self) -> str:
+        """Where requests are posted."""
+        return self.base_url.rstrip("/") + "/chat/completions"
 
-def clean_outgoing(text: str) -> str:
-    """Text that every JSON parser takes: surrogate pairs joined, lone ones replaced, control characters removed."""
-    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return _CONTROLS.sub("", joined)
+    @property
+    def shown(self) -> str:
+        """The address as it may stand in an error: without a password."""
+        scheme, mark, rest = self.url.partition("://")
+        host, slash, path = rest.partition("/")
+        return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
 
 
 class OpenAIChat:
-    """A chat service that speaks `POST {base_url}/chat/completions`. Implements `protocols.Chat`.
+    """Chat services that speak `POST {base_url}/chat/completions`, tried in order. Implements `protocols.Chat`.
 
-    There is no timeout but the deadline, which covers one `complete` with its retries. `sleep` and `transport` are
-    for tests.
+    There is no timeout but the deadline, which covers one `complete` with its retries and fallbacks: each service has
+    its share of what is left, the last one all of it. A service that can not be reached, is broken, busy or refuses
+    the token, the payment or the model gives way to the next; an answer that is no good does not.
     """
 
     def __init__(
         self,
         base_url: str,
         model: str,
-        api_key: str | None = None,
+        credential: Credential | str | None = None,
         deadline_seconds: float = 3600.0,
         *,
+        fallbacks: Sequence[Endpoint] = (),
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._url = base_url.rstrip("/") + "/chat/completions"
-        self._model = model
-        self._api_key = api_key
+        """Makes no call yet.
+
+        Args:
+            base_url: The first service's address, up to `/v1`.
+            model: The model that it is asked for, and the name of everything this client answers.
+            credential: Its bearer key, or where the token comes from. No other service is sent it.
+            deadline_seconds: How long one `complete` may take.
+            fallbacks: The services that stand in for it, in order.
+            transport: Replaces the network.
+            sleep: Waits between attempts.
+        """
+        own = FixedKey(credential) if isinstance(credential, str | None) else credential
+        self._endpoints = (Endpoint(base_url, model, own), *fallbacks)
         self._deadline_seconds = deadline_seconds
         self._transport = transport
         self._sleep = sleep
+        self._resting_until: dict[int, float] = {}
 
     @property
     def model(self) -> str:
-        """The model's name, as it is sent and stored."""
-        return self._model
+        """The configured model's name, also while a fallback answers."""
+        return self._endpoints[0].model
 
     def complete(self, *, system: str, user: str, max_tokens: int, temperature: float = 0.3) -> ChatAnswer:
-        """The model's answer, thinking removed.
+        """The first service's answer, thinking removed.
 
         Raises:
             ModelError: transient (`unreachable`, `timeout`, `http-429`, `http-5xx`, `bad-response`), permanent
-                (`http-401` and the like, `unknown-model`) or content (`truncated`, `empty`, `refusal`, `too-long`,
-                any other `http-4xx`). The detail carries the service's own words.
+                (`http-401` and the like, `unknown-model`, `bad-url`, `token-command`) or content (`truncated`,
+                `empty`, `refusal`, `wrong-shape`, `too-long`, `answer-too-large`, any other `http-4xx`). The detail
+                carries the service's own words and, when several were asked, each one's cause; it is transient when
+                one of them is.
         """
         payload = {
-            "model": self._model,
             "messages": [
                 {"role": "system", "content": clean_outgoing(system)},
                 {"role": "user", "content": clean_outgoing(user)},
@@ -112,52 +122,145 @@ class OpenAIChat:
             "temperature": temperature,
         }
         deadline = time.monotonic() + self._deadline_seconds
+        failed: list[tuple[Endpoint, ModelError]] = []
+        order = self._order()
+        for place, number in enumerate(order):
+            endpoint = self._endpoints[number]
+            now = time.monotonic()
+            share = (deadline - now) / (len(order) - place)
+            try:
+                answer = self._ask(endpoint, {"model": endpoint.model, **payload}, now + share)
+            except ModelError as error:
+                failed.append((endpoint, error))
+                if error.cause == "content":
+                    raise _after_others(failed, fallback=number > 0) from error
+                self._resting_until[number] = time.monotonic() + REST_SECONDS
+                continue
+            self._resting_until.pop(number, None)
+            return replace(answer, fallback=number > 0)
+        raise _all_failed(failed) from failed[0][1]
+
+    def _order(self) -> list[int]:
+        now = time.monotonic()
+        return sorted(range(len(self._endpoints)), key=lambda number: self._resting_until.get(number, now) > now)
+
+    def _ask(self, endpoint: Endpoint, payload: dict[str, Any], deadline: float) -> ChatAnswer:
+        """One service's answer, with its retries."""
+        names: list[str] = []
+
+        def again(error: BaseException) -> bool:
+            names.append(error.name if isinstance(error, ModelError) else type(error).__name__)
+            return _worth_retrying(error, deadline)
+
         retrying = Retrying(
             stop=stop_after_attempt(1 + len(RETRY_WAITS)),
             wait=_wait,
-            retry=retry_if_exception(lambda error: _worth_retrying(error, deadline)),
+            retry=retry_if_exception(again),
             sleep=self._sleep,
             reraise=True,
         )
-        return retrying(self._attempt, payload, deadline, max_tokens)
+        try:
+            return retrying(self._attempt, endpoint, payload, deadline)
+        except ModelError as error:
+            detail = endpoint.credential.hide(error.detail)
+            if len(names) > 1:
+                detail += f" (attempts: {', '.join(names)})"
+            raise ModelError(error.cause, error.name, detail, retry_after=error.retry_after) from error
 
-    def _attempt(self, payload: dict[str, Any], deadline: float, max_tokens: int) -> ChatAnswer:
+    def _attempt(self, endpoint: Endpoint, payload: dict[str, Any], deadline: float) -> ChatAnswer:
+        token = endpoint.credential.token()
+        response, body = self._post(endpoint, payload, token, deadline)
+        if response.status_code == httpx.codes.UNAUTHORIZED and endpoint.credential.renew(token):
+            token = endpoint.credential.token()
+            response, body = self._post(endpoint, payload, token, deadline)
+        if response.status_code >= 300:
+            raise status_error(response.status_code, body, retry_after_seconds(response.headers.get("retry-after")))
+        return read_answer(body, endpoint.model, payload["max_tokens"])
+
+    def _post(
+        self, endpoint: Endpoint, payload: dict[str, Any], token: str | None, deadline: float
+    ) -> tuple[httpx.Response, bytes]:
         remaining = max(deadline - time.monotonic(), 0.001)
         timeout = httpx.Timeout(remaining, connect=min(_CONNECT_SECONDS, remaining))
-        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-        loopback = httpx.URL(self._url).host in {"127.0.0.1", "::1", "localhost"}
+        headers = {"accept-encoding": "gzip"} | ({"authorization": f"Bearer {token}"} if token else {})
         try:
+            loopback = httpx.URL(endpoint.url).host in {"127.0.0.1", "::1", "localhost"}
             with (
-                # A proxy of the environment is never the way to this machine itself.
-                httpx.Client(transport=self._transport, timeout=timeout, trust_env=not loopback) as client,
-                client.stream("POST", self._url, json=payload, headers=headers) as response,
+                httpx.Client(
+                    transport=self._transport,
+                    timeout=timeout,
+                    verify=_tls(),
+                    # A proxy of the environment is never the way to this machine itself.
+                    trust_env=not loopback,
+                ) as client,
+                client.stream("POST", endpoint.url, json=payload, headers=headers) as response,
             ):
-                body = self._read(response, deadline)
-                status, retry_after = response.status_code, _retry_after(response.headers.get("retry-after"))
+                return response, self._read(response, endpoint, deadline)
         except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
-            raise self._timed_out() from error
+            raise self._timed_out(endpoint) from error
+        except httpx.DecodingError as error:
+            raise ModelError("transient", "bad-response", f"{endpoint.shown}: {error}") from error
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise ModelError("permanent", "bad-url", f"{endpoint.shown}: {error}") from error
         except httpx.HTTPError as error:
-            raise ModelError("transient", "unreachable", f"{self._url}: {_root_cause(error)}") from error
-        except httpx.InvalidURL as error:
-            raise ModelError("permanent", "bad-url", f"{self._url}: {error}") from error
-        if status >= 300:
-            raise _status_error(status, body, retry_after)
-        return _answer(body, self._model, max_tokens)
+            raise ModelError("transient", "unreachable", f"{endpoint.shown}: {_root_cause(error)}") from error
 
-    def _read(self, response: httpx.Response, deadline: float) -> bytes:
+    def _read(self, response: httpx.Response, endpoint: Endpoint, deadline: float) -> bytes:
+        refused = response.status_code >= 300
+        packing = response.headers.get("content-encoding", "").strip().lower()
+        if packing not in _PACKINGS:
+            if refused:
+                return b""
+            raise ModelError("transient", "bad-response", f"{endpoint.shown}: packed as {packing[:60]!r}")
         parts: list[bytes] = []
         size = 0
         for part in response.iter_bytes():
             parts.append(part)
             size += len(part)
             if time.monotonic() > deadline:
-                raise self._timed_out()
+                raise self._timed_out(endpoint)
+            if refused and size > _LARGEST_REFUSAL_BYTES:
+                break
             if size > _LARGEST_ANSWER_BYTES:
                 raise ModelError("content", "answer-too-large", f"more than {_LARGEST_ANSWER_BYTES} bytes")
         return b"".join(parts)
 
-    def _timed_out(self) -> ModelError:
-        return ModelError("transient", "timeout", f"no answer within {self._deadline_seconds:g} s from {self._url}")
+    def _timed_out(self, endpoint: Endpoint) -> ModelError:
+        whole = f"{self._deadline_seconds:g} s for all services and retries"
+        return ModelError("transient", "timeout", f"no answer from {endpoint.shown} in its time ({whole})")
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Read once: loading the certificates takes longer than a request to a server nearby."""
+    return httpx.create_ssl_context()
+
+
+def _after_others(failed: Sequence[tuple[Endpoint, ModelError]], *, fallback: bool) -> ModelError:
+    """The last failure, with the causes for which the others were passed over."""
+    error = failed[-1][1]
+    others = "".join(f"; before it {_cause(endpoint, earlier)}" for endpoint, earlier in failed[:-1])
+    return ModelError(error.cause, error.name, error.detail + others, retry_after=error.retry_after, fallback=fallback)
+
+
+def _all_failed(failed: Sequence[tuple[Endpoint, ModelError]]) -> ModelError:
+    """One failure for all services. It is transient when one of them is: that one may be back first."""
+    errors = [error for _, error in failed]
+    cause: Cause = "transient" if any(error.cause == "transient" for error in errors) else "permanent"
+    leading = [error for error in errors if error.cause == cause]
+    if len(errors) == 1:
+        return leading[0]
+    pauses = [error.retry_after or 0.0 for error in leading]
+    return ModelError(
+        cause,
+        leading[0].name,
+        "; ".join(_cause(endpoint, error) for endpoint, error in failed),
+        retry_after=min(pauses) or None,
+    )
+
+
+def _cause(endpoint: Endpoint, error: ModelError) -> str:
+    return f"{endpoint.model} at {endpoint.shown}: {str(error)[:_CAUSE_CHARACTERS]}"
 
 
 def _worth_retrying(error: BaseException, deadline: float) -> bool:
@@ -175,69 +278,7 @@ def _wait(state: RetryCallState) -> float:
     return max(jittered, asked or 0.0)
 
 
-def _retry_after(value: str | None) -> float | None:
-    if value is None:
-        return None
-    try:
-        return max(float(value), 0.0)
-    except ValueError:
-        pass
-    try:
-        return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
-    except (ValueError, TypeError):
-        return None
-
-
 def _root_cause(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _status_error(status: int, body: bytes, retry_after: float | None) -> ModelError:
-    said = " ".join(body[:2000].decode("utf-8", "replace").split())[:500]
-    cause: Cause
-    if status in _TRANSIENT_STATUSES or status >= 500:
-        cause, name = "transient", f"http-{status}"
-    elif _NO_MODEL.search(said):
-        cause, name = "permanent", "unknown-model"
-    elif status in _PERMANENT_STATUSES or status < 400:
-        cause, name = "permanent", f"http-{status}"
-    elif status == 413 or _TOO_LONG.search(said):
-        cause, name = "content", "too-long"
-    else:
-        cause, name = "content", f"http-{status}"
-    return ModelError(cause, name, f"status {status}: {said or 'no body'}", retry_after=retry_after)
-
-
-def _answer(body: bytes, model: str, max_tokens: int) -> ChatAnswer:
-    try:
-        document = json.loads(body)
-        choice = document["choices"][0]
-        message = choice["message"]
-        finish, content, refusal = choice.get("finish_reason"), message.get("content"), message.get("refusal")
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        said = " ".join(body[:2000].decode("utf-8", "replace").split())[:300]
-        raise ModelError("transient", "bad-response", f"no chat completion in {said!r}") from error
-    if finish == "length":
-        raise ModelError("content", "truncated", f"the answer was cut off at max_tokens={max_tokens}")
-    if finish == "content_filter" or refusal:
-        raise ModelError("content", "refusal", str(refusal or "the service's content filter")[:300])
-    if isinstance(content, list):
-        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    text = strip_thinking(content) if isinstance(content, str) else ""
-    if not text:
-        raise ModelError("content", "empty", f"no text in the answer (finish_reason {finish!r})")
-    usage = document.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    answered_by = document.get("model")
-    return ChatAnswer(
-        text=text,
-        model=answered_by if isinstance(answered_by, str) and answered_by else model,
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        completion_tokens=_count(usage.get("completion_tokens")),
-    )
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

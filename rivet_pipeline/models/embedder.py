@@ -8,8 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,9 @@ from typing import Any
 import httpx
 import numpy as np
 
+from rivet_pipeline.models.credentials import Credential, FixedKey
 from rivet_pipeline.models.protocols import Cause, ModelError, Vectors
+from rivet_pipeline.models.retry_after import retry_after_seconds
 
 #: A sentence that every working model can embed: tells a bad text from a bad service.
 PROBE = "The meeting is on Monday morning."
@@ -115,7 +115,7 @@ class HttpEmbedder:
         self,
         base_url: str,
         model: str,
-        api_key: str | None = None,
+        credential: Credential | str | None = None,
         batch: int = 32,
         dimensions: int | None = None,
         transport: httpx.BaseTransport | None = None,
@@ -126,7 +126,7 @@ class HttpEmbedder:
         Args:
             base_url: The server's address; `/v1/embeddings` is appended (`/embeddings` to one that ends in `/v1`).
             model: The model name sent with each request, and the identity of its vectors.
-            api_key: Bearer key.
+            credential: Bearer key, or where the token comes from.
             batch: The most texts per request.
             dimensions: The width of a right answer; None: that of the first answer to a plain sentence.
             transport: Replaces the network.
@@ -135,7 +135,7 @@ class HttpEmbedder:
         base = base_url.rstrip("/")
         self._url = f"{base}/embeddings" if base.endswith("/v1") else f"{base}/v1/embeddings"
         self._model = model
-        self._api_key = api_key
+        self._credential = FixedKey(credential) if isinstance(credential, str | None) else credential
         self._most = batch
         self._batch = batch
         self._good = 0
@@ -143,8 +143,7 @@ class HttpEmbedder:
         self._grow_after = _GROW_AFTER
         self._dimensions = dimensions
         self._lock = threading.Lock()
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._client = httpx.Client(transport=transport, timeout=timeout, headers=headers)
+        self._client = httpx.Client(transport=transport, timeout=timeout)
 
     @property
     def name(self) -> str:
@@ -220,15 +219,21 @@ class HttpEmbedder:
         return error
 
     def _ask(self, texts: Sequence[str]) -> Vectors:
-        response = self._post({"model": self._model, "input": list(texts)})
+        body = {"model": self._model, "input": list(texts)}
+        token = self._credential.token()
+        response = self._post(body, token)
+        if response.status_code == httpx.codes.UNAUTHORIZED and self._credential.renew(token):
+            token = self._credential.token()
+            response = self._post(body, token)
         if response.status_code != httpx.codes.OK:
             raise self._refusal(response)
         return unit_rows(_parse(response, len(texts)), count=len(texts), width=self._dimensions)
 
-    def _post(self, body: dict[str, Any]) -> httpx.Response:
+    def _post(self, body: dict[str, Any], token: str | None) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         for last in (False, True):
             try:
-                return self._client.post(self._url, json=body)
+                return self._client.post(self._url, json=body, headers=headers)
             except httpx.TimeoutException as error:
                 name = "no-connection" if isinstance(error, httpx.ConnectTimeout) else "timeout"
                 raise ModelError("transient", name, f"{self._url} gave no answer in time") from error
@@ -244,21 +249,23 @@ class HttpEmbedder:
 
     def _refusal(self, response: httpx.Response) -> ModelError:
         status = response.status_code
-        text = " ".join(response.text[:2000].split())
-        if self._api_key:
-            text = text.replace(self._api_key, "***")
+        text = self._credential.hide(" ".join(response.text[:2000].split()))
         detail = f"{self._url} answers {text[:200] or response.reason_phrase}"
         name = f"http-{status}"
         if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
             return ModelError("content", "too-large", detail)
         if status in _TRANSIENT_STATUS:
-            return ModelError("transient", name, detail, retry_after=_retry_after(response))
+            return ModelError(
+                "transient", name, detail, retry_after=retry_after_seconds(response.headers.get("retry-after"))
+            )
         if status in {400, 422, 500} and any(word in text.lower() for word in _TOO_LARGE):
             return ModelError("content", "too-large", detail)
         if status in _CONFIGURATION_STATUS or status < 400:
             return ModelError("permanent", name, detail)
         if status > 500:
-            return ModelError("transient", name, detail, retry_after=_retry_after(response))
+            return ModelError(
+                "transient", name, detail, retry_after=retry_after_seconds(response.headers.get("retry-after"))
+            )
         return ModelError("content", name, detail)
 
 
@@ -307,22 +314,6 @@ def _parse(response: httpx.Response, count: int) -> list[list[float]]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError("content", "bad-answer", f"the answer has not the OpenAI shape ({error})") from error
     return rows
-
-
-def _retry_after(response: httpx.Response) -> float | None:
-    """The header in seconds, whether it is written as a number or as a date; never negative, at most a day."""
-    value = response.headers.get("retry-after", "").strip()
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            moment = parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        seconds = (moment - datetime.now(UTC)).total_seconds()
-    return min(max(seconds, 0.0), 86_400.0) if seconds == seconds else None
 
 
 def _sendable(text: str) -> str:

@@ -1,6 +1,6 @@
-"""Chooses the embedding model that the settings name, and keeps the vectors of recent queries.
+"""Chooses the models that the settings name, and keeps the vectors of recent queries.
 
-What the models do stands in `embedder.py`; nothing here knows of texts or tables.
+What the models do stands in `embedder.py` and `chat.py`; nothing here knows of texts or tables.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from collections import OrderedDict
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import SecretStr
 
-from rivet_pipeline.errors import RivetError
+from rivet_pipeline.errors import InvalidInputError, RivetError
+from rivet_pipeline.models.chat import Endpoint, OpenAIChat
+from rivet_pipeline.models.credentials import COMMAND_SECONDS, Credential, FixedKey, TokenCommand
 from rivet_pipeline.models.embedder import TIMEOUT, HttpEmbedder, WordLlamaEmbedder
 from rivet_pipeline.models.protocols import Embedder, ModelError
 from rivet_pipeline.settings import Settings
@@ -34,7 +37,13 @@ def build_embedder(settings: Settings, *, timeout: float = TIMEOUT) -> Embedder:
     return HttpEmbedder(
         settings.embed_url,
         name,
-        settings.embed_api_key.get_secret_value() if settings.embed_api_key else None,
+        _credential(
+            "RIVETOS_EMBED",
+            settings.embed_api_key,
+            settings.embed_token_command,
+            settings.embed_token_ttl_ms,
+            timeout=timeout,
+        ),
         settings.embed_batch,
         settings.embed_dimensions,
         timeout=timeout,
@@ -55,6 +64,94 @@ def embedder_name(settings: Settings) -> str:
 def build_query_embedder(settings: Settings) -> QueryEmbedder:
     """The same model for queries: less patient, and with a cache. Raises `RivetError` as `build_embedder` does."""
     return QueryEmbedder(build_embedder(settings, timeout=QUERY_TIMEOUT))
+
+
+def build_chat(settings: Settings) -> OpenAIChat | None:
+    """The chat services of this configuration, None when none is named. Makes no call.
+
+    Raises `InvalidInputError` when the model is not named, or when a token command or a list of fallbacks can not be
+    read.
+    """
+    if settings.compactor_url is None:
+        return None
+    if settings.compactor_model is None:
+        raise InvalidInputError(
+            "RIVETOS_COMPACTOR_MODEL", "is needed with RIVETOS_COMPACTOR_URL; name the model that the server offers"
+        )
+    first = Endpoint(settings.compactor_url, settings.compactor_model, compactor_credential(settings))
+    return OpenAIChat(
+        first.base_url,
+        first.model,
+        first.credential,
+        settings.model_deadline_seconds,
+        fallbacks=_fallbacks(settings, first),
+    )
+
+
+def compactor_credential(settings: Settings, *, timeout: float = COMMAND_SECONDS) -> Credential:
+    """Where the chat server's token comes from. Raises `InvalidInputError` as `build_chat` does."""
+    return _credential(
+        "RIVETOS_COMPACTOR",
+        settings.compactor_api_key,
+        settings.compactor_token_command,
+        settings.compactor_token_ttl_ms,
+        timeout=timeout,
+    )
+
+
+def _credential(
+    prefix: str, key: SecretStr | None, command: SecretStr | None, ttl_ms: int, *, timeout: float
+) -> Credential:
+    if command is None:
+        return FixedKey(key.get_secret_value() if key else None)
+    if key is not None:
+        raise InvalidInputError(f"{prefix}_TOKEN_COMMAND", f"is set beside {prefix}_API_KEY; keep one of the two")
+    try:
+        return TokenCommand(command.get_secret_value(), ttl_ms / 1000, timeout_seconds=min(timeout, COMMAND_SECONDS))
+    except ValueError as error:
+        raise InvalidInputError(f"{prefix}_TOKEN_COMMAND", f"is no command line ({error}); check its quotes") from error
+
+
+def _fallbacks(settings: Settings, first: Endpoint) -> list[Endpoint]:
+    """The services that stand in. The first service's token goes to its own address alone."""
+    secret = settings.compactor_fallback_keys
+    listed = _entries("RIVETOS_COMPACTOR_FALLBACK_KEYS", secret.get_secret_value() if secret else None, needed=True)
+    keys = {_same(address): key for address, key in listed}
+    entries = _entries("RIVETOS_COMPACTOR_FALLBACKS", settings.compactor_fallbacks)
+    known = {_same(address) for address, _ in entries}
+    if not keys.keys() <= known:
+        raise InvalidInputError(
+            "RIVETOS_COMPACTOR_FALLBACK_KEYS", "has a key for an address that RIVETOS_COMPACTOR_FALLBACKS does not name"
+        )
+    endpoints = []
+    for address, other in entries:
+        key = keys.get(_same(address))
+        own = key is None and _same(address) == _same(first.base_url)
+        endpoints.append(Endpoint(address, other or first.model, first.credential if own else FixedKey(key)))
+    return endpoints
+
+
+def _entries(variable: str, value: str | None, *, needed: bool = False) -> list[tuple[str, str]]:
+    """The pairs of a list `url|word,url|word`; a word that is not `needed` may be left out and is empty then.
+
+    Raises `InvalidInputError`.
+    """
+    pairs = []
+    for number, entry in enumerate((value or "").split(","), 1):
+        address, mark, word = (part.strip() for part in entry.partition("|"))
+        if not address and not word:
+            continue
+        # Entries are told by their number: they may hold a key.
+        if not address.startswith(("http://", "https://")):
+            raise InvalidInputError(variable, f"entry {number} has no address; write https://host/v1|…")
+        if (needed or mark) and not word:
+            raise InvalidInputError(variable, f"entry {number} has nothing behind its address")
+        pairs.append((address, word))
+    return pairs
+
+
+def _same(address: str) -> str:
+    return address.rstrip("/")
 
 
 class QueryEmbedder:

@@ -24,15 +24,27 @@ class ModelError(Exception):
     """A model call that gave no usable answer.
 
     `name` is the failure's own name (`timeout`, `http-500`, `truncated`, `refusal`, `wrong-width` …), `retry_after`
-    the seconds the service asked for, if it did.
+    the seconds the service asked for, if it did. `fallback` says that the answer at fault came from a service that
+    stands in for the configured one, `calls` how many answers were asked for in vain.
     """
 
-    def __init__(self, cause: Cause, name: str, detail: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        cause: Cause,
+        name: str,
+        detail: str,
+        *,
+        retry_after: float | None = None,
+        fallback: bool = False,
+        calls: int = 1,
+    ) -> None:
         super().__init__(f"{name}: {detail}")
         self.cause: Cause = cause
         self.name = name
         self.detail = detail
         self.retry_after = retry_after
+        self.fallback = fallback
+        self.calls = calls
 
 
 class Embedder(Protocol):
@@ -58,12 +70,17 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """A chat model's whole answer, thinking removed. Token counts are the service's own, None when it gives none."""
+    """A chat model's whole answer, thinking removed. Token counts are the service's own, None when it gives none.
+
+    `model` is the one that answered, by the service's own word. `fallback`: a service that stands in for the
+    configured one has answered.
+    """
 
     text: str
     model: str
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    fallback: bool = False
 
 
 class Chat(Protocol):

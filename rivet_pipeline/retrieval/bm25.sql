@@ -6,13 +6,13 @@
 WITH docs AS MATERIALIZED (
     SELECT m.seq AS key, m.created_at AS at, octet_length(m.content) + coalesce(octet_length(m.tool_result), 0) AS length,
            ts_filter(setweight(m.content_tsv, 'A', %(lexemes)s::text[]), '{{a}}') AS hits,
-           a.access_count, a.last_accessed_at
+           {message_share} AS share, a.access_count, a.last_accessed_at
     FROM ros_messages AS m
     LEFT JOIN ros_access AS a ON a.kind = 'message' AND a.id = m.id
     WHERE m.seq = ANY (%(messages)s::bigint[])
     UNION ALL
     SELECT -s.seq, s.latest_at, octet_length(s.content),
-           ts_filter(setweight(s.content_tsv, 'A', %(lexemes)s::text[]), '{{a}}'),
+           ts_filter(setweight(s.content_tsv, 'A', %(lexemes)s::text[]), '{{a}}'), 1,
            a.access_count, a.last_accessed_at
     FROM ros_summaries AS s
     LEFT JOIN ros_access AS a ON a.kind = 'summary' AND a.id = s.id
@@ -41,12 +41,12 @@ WITH docs AS MATERIALIZED (
     FROM words AS o JOIN weights AS w ON w.term = o.term CROSS JOIN corpus AS c
     GROUP BY o.key
 ), scored AS (
-    SELECT d.key, d.at, d.access_count, d.last_accessed_at, coalesce(t.bm25, 0) AS bm25,
+    SELECT d.key, d.at, d.share, d.access_count, d.last_accessed_at, coalesce(t.bm25, 0) AS bm25,
            max(t.bm25) OVER () AS best, coalesce(t.bm25 / greatest(max(t.bm25) OVER (), 1e-9), 0) AS text
     FROM docs AS d LEFT JOIN texts AS t ON t.key = d.key
 ), ranked AS (
     SELECT a.key, a.bm25, a.best,
-           row_number() OVER (ORDER BY (a.bm25 > 0) DESC, {promise} DESC, a.at DESC, a.key DESC) AS place
+           row_number() OVER (ORDER BY (a.bm25 > 0) DESC, {promise} * a.share DESC, a.at DESC, a.key DESC) AS place
     FROM scored AS a
 )
 SELECT key, bm25, best FROM ranked

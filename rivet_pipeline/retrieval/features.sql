@@ -6,7 +6,7 @@ SELECT 'message' AS source, m.seq, m.id, m.created_at AS at, m.role, m.tool_name
        coalesce(m.metadata ->> 'kind', 'speech') AS kind, m.metadata ->> 'memory_type' AS memory_type,
        CASE WHEN m.role = 'user' THEN left(m.content, 500) ELSE '' END AS head,
        CASE WHEN m.role <> 'tool' AND m.tool_name IS NULL THEN NULL
-            ELSE length(btrim(left(m.content, 200))) + coalesce(length(btrim(left(m.tool_result, 200))), 0)
+            ELSE length(btrim(left(ros_captured_content(m.content, m.metadata), 200))) + coalesce(length(btrim(left(m.tool_result, 200))), 0)
        END AS characters,
        a.access_count, a.last_accessed_at, {message_similarity} AS similarity,
        %(verbatim)s::text IS NOT NULL AND (position(%(verbatim)s::text IN lower(m.content)) > 0

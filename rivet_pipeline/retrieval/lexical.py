@@ -23,7 +23,7 @@ from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
-from rivet_pipeline.retrieval.scoring import PROFILE, Profile, idf
+from rivet_pipeline.retrieval.scoring import PROFILE, STUB_CHARACTERS, Profile, idf
 from rivet_pipeline.retrieval.types import SearchRequest, Source
 
 #: The rarest words of a query that take part; a pasted page has hundreds.
@@ -61,6 +61,14 @@ _TABLES: dict[Source, tuple[str, str, str, str, sql.SQL]] = {
     ),
     "summary": ("ros_summaries", "s", "s.latest_at", "octet_length(s.content)", SUMMARY_FILTER),
 }
+
+
+#: What share of its promise a row keeps when candidates are chosen: less for calls that only say what they were, in a
+#: text made for them. There may be any number of these, all alike, and each as short as a perfect hit.
+_MESSAGE_SHARE: LiteralString = """CASE WHEN m.metadata ? 'content_made_by'
+            AND length(btrim(left(coalesce(m.tool_result, ''), 200))) < %(stub)s THEN %(noise_share)s::float8
+        ELSE 1 END"""
+_SHARES: dict[Source, LiteralString] = {"message": _MESSAGE_SHARE, "summary": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +271,7 @@ def _match_statement(source: Source) -> bytes:
         kind=sql.Literal(source),
         at=sql.SQL(at),
         length=sql.SQL(length),
+        share=sql.SQL(_SHARES[source]),
         filter=condition,
         promise=_promise("(t.text / best.text)", "t.at"),
     )
@@ -315,6 +324,8 @@ def _profile_values(profile: Profile) -> dict[str, Any]:
         "text_weight": profile.text,
         "temporal_weight": profile.temporal,
         "faint_share": profile.faint_share,
+        "noise_share": profile.noise_share,
+        "stub": STUB_CHARACTERS,
         "relevant_from": profile.relevant_from,
     }
 
@@ -334,7 +345,8 @@ def _cutoff(
 
 @cache
 def _bm25_statement() -> bytes:
-    return sql.SQL(statement("bm25")).format(promise=_promise("a.text", "a.at")).as_string().encode()
+    promise, share = _promise("a.text", "a.at"), sql.SQL(_MESSAGE_SHARE)
+    return sql.SQL(statement("bm25")).format(promise=promise, message_share=share).as_string().encode()
 
 
 def score_texts(

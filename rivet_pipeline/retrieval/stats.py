@@ -113,7 +113,11 @@ def _by_role(connection: Connection, agent: str | None) -> dict[str, int]:
 
 
 def _summaries(connection: Connection, agent: str | None) -> dict[str, Any]:
-    """by_kind {kind: {count, latest_at}}, orphan_leaves (leaves without a source)."""
+    """by_kind {kind: {count, latest_at}}, orphan_leaves (leaves without a source), grounding, coverage, quarantined.
+
+    The first two of these are averages (None: no summary has the figure), the last counts summaries by kind that hold
+    too much that no source does, and so are kept out of whatever is made from summaries.
+    """
     kinds = _all(
         connection,
         """SELECT kind, count(*) AS count, max(created_at) AS latest_at
@@ -124,9 +128,20 @@ def _summaries(connection: Connection, agent: str | None) -> dict[str, Any]:
         """SELECT count(*) AS n FROM ros_summaries AS s
            WHERE s.kind = 'leaf' AND NOT EXISTS (SELECT 1 FROM ros_summary_sources AS x WHERE x.summary_id = s.id)""",
     )
+    quality = _one(
+        connection,
+        """SELECT avg(grounding) AS grounding, avg(coverage) AS coverage,
+                  count(*) FILTER (WHERE kind = 'leaf' AND NOT ros_is_trusted(s)) AS leaf,
+                  count(*) FILTER (WHERE kind = 'branch' AND NOT ros_is_trusted(s)) AS branch,
+                  count(*) FILTER (WHERE kind = 'root' AND NOT ros_is_trusted(s)) AS root
+           FROM ros_summaries AS s""",
+    )
     return {
         "by_kind": {row["kind"]: {"count": row["count"], "latest_at": row["latest_at"]} for row in kinds},
         "orphan_leaves": orphans["n"],
+        "grounding": quality["grounding"],
+        "coverage": quality["coverage"],
+        "quarantined": {kind: quality[kind] for kind in ("leaf", "branch", "root")},
     }
 
 
@@ -310,6 +325,11 @@ def _alerts(stats: Stats) -> list[str]:
     orphans = stats.figures.get("summaries", {}).get("orphan_leaves", 0)
     if orphans:
         alerts.append(f"{orphans} leaf summaries have no source message")
+    quarantined = sum(stats.figures.get("summaries", {}).get("quarantined", {}).values())
+    if quarantined:
+        alerts.append(
+            f"{quarantined} summaries hold too much that no source does; they are kept out of parents until made again"
+        )
     embeddings = stats.figures.get("embeddings", {})
     if embeddings.get("embeddable_messages") and embeddings.get("serving") is None:
         alerts.append("no embedding model serves: search is by words only")

@@ -79,6 +79,13 @@ def read_rules(connection: Connection) -> BatchRules:
     return BatchRules(**row)
 
 
+def read_trust_floor(connection: Connection) -> float:
+    """From which grounding on the store trusts a summary (`ros_trust_floor()`)."""
+    row = connection.execute("SELECT ros_trust_floor() AS floor").fetchone()
+    assert row is not None
+    return float(row["floor"])
+
+
 def due_conversations(connection: Connection, kind: Kind, days: Sequence[date] | None) -> list[Due]:
     """The conversations of those days (None: all) with a due batch, those that have not failed yet first."""
     view = "ros_pending_leaf_summaries" if kind == "leaf" else "ros_pending_parent_summaries"
@@ -126,13 +133,22 @@ def next_leaf(connection: Connection, state: State, rules: BatchRules) -> Summar
 def next_parent(
     connection: Connection, kind: Literal["branch", "root"], state: State, rules: BatchRules
 ) -> SummaryRequest | None:
-    """The oldest due children without a parent; None when nothing is due."""
+    """The oldest due children without a parent that are trusted; None when nothing is due.
+
+    The view is asked first: only it knows whether something is still due below. What was made after that is only more.
+    """
+    due = connection.execute(
+        "SELECT 1 FROM ros_pending_parent_summaries WHERE conversation_id = %s AND parent_kind = %s",
+        [state.info.id, kind],
+    ).fetchone()
+    if due is None:
+        return None
     batch = rules.branch_batch if kind == "branch" else rules.root_batch
     rows = connection.execute(
         """
         SELECT id, content, earliest_at, latest_at, message_count, agents, text_hash::text AS text_hash
-        FROM ros_summaries
-        WHERE conversation_id = %(conversation)s AND kind = %(child)s AND parent_id IS NULL
+        FROM ros_summaries AS s
+        WHERE conversation_id = %(conversation)s AND kind = %(child)s AND parent_id IS NULL AND ros_is_trusted(s)
         ORDER BY earliest_at, seq
         LIMIT %(limit)s
         """,
@@ -149,8 +165,9 @@ def read_request(connection: Connection, summary_id: UUID, kind: Kind, state: St
     if kind == "leaf":
         rows = connection.execute(
             """
-            SELECT m.id, m.created_at, m.agent, m.role, m.content, m.tool_name, m.tool_args, m.tool_result, m.metadata,
-                   m.text_hash::text AS text_hash
+            SELECT m.id, m.created_at, m.agent, m.role, ros_captured_content(m.content, m.metadata) AS content,
+                   m.tool_name, m.tool_args, m.tool_result, m.metadata,
+                   ros_captured_hash(m.text_hash, m.tool_result, m.metadata)::text AS text_hash
             FROM ros_summary_sources AS s JOIN ros_messages AS m ON m.id = s.message_id
             WHERE s.summary_id = %s ORDER BY s.ordinal
             """,

@@ -38,10 +38,19 @@ from rivet_pipeline.summaries.batches import (
     read_request,
     read_rules,
     read_state,
+    read_trust_floor,
 )
-from rivet_pipeline.summaries.grounding import ground, identifiers
+from rivet_pipeline.summaries.grounding import covered, ground, identifiers
 from rivet_pipeline.summaries.prompts import user_text
-from rivet_pipeline.summaries.types import Kind, Summarizer, SummaryDraft, SummaryRequest
+from rivet_pipeline.summaries.types import (
+    Kind,
+    SourceMessage,
+    SourceSummary,
+    Summarizer,
+    SummaryDraft,
+    SummaryRequest,
+)
+from rivet_pipeline.summaries.window import cut, fits_of, joined, parts
 from rivet_pipeline.transcripts.cleaning import clean_text
 from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
 
@@ -172,6 +181,28 @@ class _Made:
     input_hash: str
     text_hash: str
     reason: str
+    trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A text that may be stored, what its sources hold of it, and what it cost. `retried`: it was asked for twice.
+
+    `answered_by`: the models that wrote it, by the service's own word, separated by commas when its parts have several;
+    `fallback`: a service that stands in for the configured one wrote at least a part.
+    """
+
+    text: str
+    share: float | None
+    missing: list[str]
+    parts: int
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+    answered_by: str
+    fallback: bool
+    retried: bool = False
 
 
 class _Work:
@@ -183,7 +214,9 @@ class _Work:
         self._connection = connection
         self._kind: Kind = kind
         self._summarizer = summarizer
+        self._fits = fits_of(summarizer)
         self._version = version
+        self._trust_floor = read_trust_floor(connection)
         announce_refinement(connection, self.stage, model=summarizer.model, version=version)
         forget_outdated_failures(connection, self.stage)
 
@@ -228,46 +261,103 @@ class _Work:
         return next_parent(self._connection, self._kind, state, rules)
 
     def _make(self, request: SummaryRequest, day: date) -> bool:
-        """One summary, or several over the halves of a batch that was too much. False when another worker won."""
-        try:
-            draft, seconds = self._draft(request, day)
-        except ModelError as error:
-            if error.name not in _TOO_MUCH or len(request.messages) < 2:
-                raise
-            middle = len(request.messages) // 2
-            halves = (request.messages[:middle], request.messages[middle:])
-            return all(self._make(replace(request, messages=half), day) for half in halves)
-        if not self._write(request, self._columns(request, draft, seconds)):
+        """The summary of a batch, or of each piece of one that is too much. False when another worker won.
+
+        The pieces are stored together: were one of them lost with the process, the rest of the batch might be too
+        little ever to be due again.
+        """
+        made = self._pieces(request, day)
+        if not self._write(made):
             return False
-        self.report.days[day].rows += 1
+        self.report.days[day].rows += len(made)
         return True
 
-    def _draft(self, request: SummaryRequest, day: date) -> tuple[SummaryDraft, float]:
+    def _pieces(self, request: SummaryRequest, day: date) -> list[tuple[SummaryRequest, dict[str, Any]]]:
+        """What is stored of a batch: cut to what the model can read, and halved where its answer would not end."""
+        made: list[tuple[SummaryRequest, dict[str, Any]]] = []
+        for piece in cut(request, self._fits):
+            try:
+                made.append((piece, self._columns(piece, self._draft(piece, day))))
+            except ModelError as error:
+                if error.name not in _TOO_MUCH or len(piece.messages) < 2:
+                    raise
+                middle = len(piece.messages) // 2
+                for half in (piece.messages[:middle], piece.messages[middle:]):
+                    made += self._pieces(replace(piece, messages=half), day)
+        return made
+
+    def _draft(self, request: SummaryRequest, day: date) -> _Draft:
+        """The summary, asked for once more with what it invented when its sources hold too little of it."""
+        first = self._asked(request, day)
+        if self._is_trusted(first):
+            return first
+        try:
+            second = self._asked(replace(request, missing=tuple(first.missing)), day)
+        except ModelError as error:
+            if error.cause != "content":
+                raise
+            return replace(first, retried=True, calls=first.calls + error.calls)
+        better = second if self._is_trusted(second) or (second.share or 0) >= (first.share or 0) else first
+        return replace(
+            better,
+            retried=True,
+            calls=first.calls + second.calls,
+            prompt_tokens=first.prompt_tokens + second.prompt_tokens,
+            completion_tokens=first.completion_tokens + second.completion_tokens,
+            seconds=first.seconds + second.seconds,
+        )
+
+    def _is_trusted(self, draft: _Draft) -> bool:
+        return draft.share is None or draft.share >= self._trust_floor
+
+    def _asked(self, request: SummaryRequest, day: date) -> _Draft:
+        """The summarizer's answer, in parts when the request is too much for it, held against the sources."""
         tally = self.report.days[day]
         started = time.monotonic()
+        asked = parts(request, self._fits)
+        answers = [self._answer(part, day) for part in asked]
+        text = clean_text(joined(asked, [answer.text for answer in answers])).strip()
+        sources = _sources(request)
+        tally.characters += sum(map(len, sources))
+        # Neither the lines between the parts nor what the second try was told not to write is judged, or a source.
+        said = "\n".join(answer.text for answer in answers)
+        share, missing = ground(said, [user_text(replace(request, missing=())), *sources])
+        return _Draft(
+            text=text,
+            share=share,
+            missing=[clean_text(token) for token in missing],
+            parts=len(asked),
+            calls=sum(answer.calls for answer in answers),
+            prompt_tokens=sum(answer.prompt_tokens for answer in answers),
+            completion_tokens=sum(answer.completion_tokens for answer in answers),
+            seconds=time.monotonic() - started,
+            answered_by=", ".join(dict.fromkeys(answer.answered_by for answer in answers if answer.answered_by)),
+            fallback=any(answer.fallback for answer in answers),
+        )
+
+    def _answer(self, request: SummaryRequest, day: date) -> SummaryDraft:
+        tally = self.report.days[day]
         try:
             draft = self._summarizer.summarize(request)
             if not clean_text(draft.text).strip():
                 raise ModelError("content", "empty", "the summarizer gave no text")
-        except ModelError:
-            tally.model_calls += 1
+        except ModelError as error:
+            tally.model_calls += error.calls
             raise
         except Exception as error:
             # One conversation that our own code can not take must not stop all others; the ledger shows it.
             raise ModelError("content", "defect", f"{type(error).__name__}: {error}") from error
         tally.model_calls += draft.calls
         tally.tokens += draft.prompt_tokens + draft.completion_tokens
-        tally.characters += sum(map(len, _sources(request)))
-        return draft, time.monotonic() - started
+        return draft
 
-    def _columns(self, request: SummaryRequest, draft: SummaryDraft, seconds: float) -> dict[str, Any]:
-        content = clean_text(draft.text).strip()
-        sources = [user_text(request), *_sources(request)]
-        share, missing = ground(content, sources)
+    def _columns(self, request: SummaryRequest, draft: _Draft) -> dict[str, Any]:
+        told = covered(draft.text, ["\n".join(_sources_of(source)) for source in request.inputs])
+        judged = [found for found in told if found is not None]
         return {
             "conversation": request.conversation.id,
             "kind": request.kind,
-            "content": content,
+            "content": draft.text,
             "message_count": request.message_count,
             "earliest_at": request.earliest_at,
             "latest_at": request.latest_at,
@@ -275,35 +365,42 @@ class _Work:
             "model": self._summarizer.model,
             "version": self._version,
             "input_hash": self._input_hash(request),
-            "grounding": share,
-            "ungrounded": [clean_text(token) for token in missing],
+            "grounding": draft.share,
+            "ungrounded": draft.missing,
+            "coverage": sum(judged) / len(judged) if judged else None,
+            "uncovered": [source.id for source, found in zip(request.inputs, told, strict=True) if found is False],
             "metadata": Jsonb(
                 {
-                    "seconds": round(seconds, 3),
+                    **({"answered_by": clean_text(draft.answered_by)} if draft.answered_by else {}),
+                    "seconds": round(draft.seconds, 3),
                     "calls": draft.calls,
+                    "parts": draft.parts,
+                    "retried": draft.retried,
                     "prompt_tokens": draft.prompt_tokens,
                     "completion_tokens": draft.completion_tokens,
-                    "identifiers": len(identifiers(content)),
+                    "identifiers": len(identifiers(draft.text)),
                     "input_characters": sum(map(len, _sources(request))),
                 }
             ),
         }
 
-    def _write(self, request: SummaryRequest, columns: dict[str, Any]) -> bool:
-        """Stores a summary with its sources. False, and nothing stored, when one of them is claimed already."""
+    def _write(self, made: Sequence[tuple[SummaryRequest, dict[str, Any]]]) -> bool:
+        """Stores the pieces of a batch with their sources. False, and nothing stored, when one is claimed already."""
+        conversation = made[0][0].conversation.id
         try:
             with self._connection.transaction():
                 # Two writers of one conversation wait here. NO KEY: a capture of the same moment need not.
                 self._connection.execute(
-                    "SELECT 1 FROM ros_conversations WHERE id = %s FOR NO KEY UPDATE", [request.conversation.id]
+                    "SELECT 1 FROM ros_conversations WHERE id = %s FOR NO KEY UPDATE", [conversation]
                 )
-                row = self._connection.execute(
-                    (_HERE / "insert_summary.sql").read_text(encoding="utf-8"), columns
-                ).fetchone()
-                assert row is not None
-                if not self._claim(row["id"], request):
-                    raise psycopg.Rollback
-                self._succeeded(str(request.conversation.id))
+                for request, columns in made:
+                    row = self._connection.execute(
+                        (_HERE / "insert_summary.sql").read_text(encoding="utf-8"), columns
+                    ).fetchone()
+                    assert row is not None
+                    if not self._claim(row["id"], request):
+                        raise psycopg.Rollback
+                self._succeeded(str(conversation))
                 return True
         except psycopg.errors.UniqueViolation:
             return False
@@ -355,12 +452,15 @@ class _Work:
         try:
             if not request.input_ids:
                 raise ModelError("content", "no-sources", "nothing that it was made from is left")
-            draft, seconds = self._draft(request, made.day)
+            draft = self._draft(request, made.day)
+            if made.trusted and not self._is_trusted(draft):
+                detail = f"the new text names what no source holds: {draft.missing}"
+                raise ModelError("content", "ungrounded", detail, fallback=draft.fallback)
         except ModelError as error:
             return self._failed(str(made.id), error, made.day)
         finally:
             self.report.days[made.day].seconds += time.monotonic() - started
-        columns = self._columns(request, draft, seconds)
+        columns = self._columns(request, draft)
         with self._connection.transaction():
             replaced = self._connection.execute(
                 (_HERE / "replace_summary.sql").read_text(encoding="utf-8"),
@@ -380,6 +480,11 @@ class _Work:
     def _failed(self, item: str, error: ModelError, day: date) -> bool:
         """Records a failure: the item's own, or the service's, for which the whole stage rests. True for the former."""
         mine = error.cause == "content"
+        if mine and error.fallback:
+            # A stand-in's bad answer says nothing of the configured model: the item is tried until that one is back.
+            error = ModelError(
+                "transient", error.name, f"{error.detail} (by a fallback)", retry_after=error.retry_after
+            )
         with self._connection.transaction():
             record_failure(self._connection, stage=self.stage, item=item if mine else SERVICE, error=error, day=day)
         self.report.days[day].failures += 1
@@ -387,13 +492,15 @@ class _Work:
 
 
 def _sources(request: SummaryRequest) -> list[str]:
-    """Everything the summary may speak of, uncut."""
-    texts: list[str] = []
-    for message in request.messages:
-        texts += [message.content, message.tool_name or "", message.tool_result or ""]
-        if message.tool_args is not None:
-            texts += _strings(message.tool_args)
-    return texts + [child.content for child in request.children]
+    """Everything the summary may speak of, uncut: for a parent its children's texts, since it is shown no other."""
+    return [text for source in request.inputs for text in _sources_of(source)]
+
+
+def _sources_of(source: SourceMessage | SourceSummary) -> list[str]:
+    if isinstance(source, SourceSummary):
+        return [source.content]
+    texts = [source.content, source.tool_name or "", source.tool_result or ""]
+    return texts + (_strings(source.tool_args) if source.tool_args is not None else [])
 
 
 def _strings(value: Any) -> list[str]:

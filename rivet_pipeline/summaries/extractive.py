@@ -28,6 +28,7 @@ from rivet_pipeline.summaries.signals import (
     OPEN,
     PREFERENCE,
     PROBLEM,
+    PROPOSAL,
     STATE,
     STOP_WORDS,
 )
@@ -36,13 +37,22 @@ from rivet_pipeline.summaries.types import Kind, SummaryDraft, SummaryRequest, m
 MODEL = "extractive-1"
 
 #: The share of the statements' characters that a summary keeps.
-_SHARE: dict[Kind, float] = {"leaf": 0.30, "branch": 0.32, "root": 0.40}
+_SHARE: dict[Kind, float] = {"leaf": 0.34, "branch": 0.32, "root": 0.40}
+
+#: The share of a leaf's statements' characters that what people typed may take beside that.
+_TYPED_SHARE = 0.30
+
+#: A longer message was pasted, not typed, in characters.
+_TYPED_LENGTH = 1_500
 
 #: Characters a summary may have: the seeds' 7k, 14k and 20k tokens at four characters each.
 _CEILING: dict[Kind, int] = {"leaf": 28_000, "branch": 56_000, "root": 80_000}
 
 #: A batch this small is kept nearly whole: a summary of it would save nobody anything.
-_FLOOR = 700
+_FLOOR = 900
+
+#: So many characters are read at once, about a second's work; nothing bounds them but that.
+MOST_CHARACTERS = 1_000_000
 
 #: More statements than this are thinned by their own weight first, so that the similarity matrix stays small.
 _MOST = 600
@@ -72,6 +82,11 @@ class ExtractiveSummarizer:
         """`extractive-1`."""
         return MODEL
 
+    def fits(self, request: SummaryRequest) -> bool:
+        """Whether the sources are short enough for one reading."""
+        read = sum(len(message.content) for message in request.messages)
+        return read + sum(len(child.content) for child in request.children) <= MOST_CHARACTERS
+
     def summarize(self, request: SummaryRequest) -> SummaryDraft:
         """The chosen statements by topic, or by section for a root.
 
@@ -84,7 +99,7 @@ class ExtractiveSummarizer:
         groupings: list[Sequence[int | str]] = [ranked.topics]
         if request.kind == "root":
             groupings.insert(0, [_section(statement, at_end=False) for statement in ranked.statements])
-        chosen = _choose(ranked, groupings, _budget(request.kind, ranked.statements))
+        chosen = _choose(ranked, groupings, _budget(request.kind, ranked.statements), _typed(request, ranked))
         body = _sections(ranked, chosen) if request.kind == "root" else _topics(ranked, chosen)
         return SummaryDraft(text=f"{_frame(request)}\n\n{body}")
 
@@ -181,6 +196,7 @@ def weight_of(statement: Statement) -> float:
         weight += 0.9 * bool(CORRECTION.search(text)) + 0.7 * bool(PREFERENCE.search(text))
     if voice in {"user", "system", "assistant"}:
         weight += 0.6 * bool(DECISION.search(text))
+        weight += 0.5 * (voice == "assistant" and bool(PROPOSAL.search(text)))
         weight += 0.3 * bool(DONE.search(text)) + 0.25 * bool(OPEN.search(text))
     # What a tool failed with is why the work went on as it did.
     weight += (1.0 if voice == "tool" else 0.4) * bool(PROBLEM.search(text))
@@ -199,7 +215,9 @@ def weight_of(statement: Statement) -> float:
 
 def is_filler(statement: Statement) -> bool:
     """Whether a statement only announces or greets."""
-    return statement.voice != "user" and FILLER.match(statement.text) is not None
+    if statement.voice == "user" or FILLER.match(statement.text) is None:
+        return False
+    return statement.text.endswith(":") or PROPOSAL.search(statement.text) is None
 
 
 def _rank(statements: list[Statement]) -> _Ranked:
@@ -280,8 +298,30 @@ def _budget(kind: Kind, statements: Sequence[Statement]) -> int:
     return int(min(max(_SHARE[kind] * total, _FLOOR), _CEILING[kind]))
 
 
-def _choose(ranked: _Ranked, groupings: Sequence[Sequence[int | str]], budget: int) -> list[int]:
-    """Statement numbers within the budget: the best of each group first, then by score less redundancy."""
+def _typed(request: SummaryRequest, ranked: _Ranked) -> list[int]:
+    """What people typed into the messages of a leaf, the best first, as far as its own allowance goes.
+
+    It is little beside what agents and tools say, and it is where decisions, corrections and wishes stand, in wordings
+    that no list of signals knows.
+    """
+    short = [len(message.content) <= _TYPED_LENGTH for message in request.messages]
+    numbers = [
+        number
+        for number, statement in enumerate(ranked.statements)
+        if request.kind == "leaf" and statement.voice == "user" and short[statement.source]
+    ]
+    allowance = _TYPED_SHARE * sum(len(statement.text) for statement in ranked.statements)
+    kept: list[int] = []
+    for number in sorted(numbers, key=lambda number: (-ranked.scores[number], number)):
+        allowance -= len(ranked.statements[number].text)
+        if allowance < 0:
+            break
+        kept.append(number)
+    return kept
+
+
+def _choose(ranked: _Ranked, groupings: Sequence[Sequence[int | str]], budget: int, typed: Sequence[int]) -> list[int]:
+    """Statement numbers: `typed`, and within the budget the best of each group, then by score less redundancy."""
     chosen: list[int] = []
     spent = 0
     closest = np.zeros(len(ranked.statements))
@@ -292,6 +332,9 @@ def _choose(ranked: _Ranked, groupings: Sequence[Sequence[int | str]], budget: i
         spent += len(ranked.statements[number].text)
         np.maximum(closest, ranked.similarity[number], out=closest)
 
+    for number in typed:
+        take(number)
+    spent = 0
     typical = float(np.median(ranked.scores))
     for number in (number for grouping in groupings for number in _best_of_each(ranked, grouping)):
         # A topic of one passing remark is none.

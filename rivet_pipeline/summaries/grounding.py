@@ -1,13 +1,18 @@
-"""The identifiers of a text, and which of a summary's identifiers its sources contain. Pure functions.
+"""Which identifiers of a summary its sources contain, and which sources left something in it. Pure functions.
 
 An identifier is what a reader would search for or act on and what a model must not invent: a path, a hash, a version,
-a figure with its unit, a pull request, an address, a date, a name in quotes or in code formatting.
+a figure with its unit, a pull request, an address, a date, a name in quotes or in code formatting. How a source may
+write the same identifier differently stands in `spellings.py`.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+
+from rivet_pipeline.summaries.signals import STOP_WORDS
+from rivet_pipeline.summaries.spellings import Spellings
 
 #: How many missing identifiers are kept with a summary.
 MAX_MISSING = 50
@@ -18,7 +23,7 @@ _EXTENSIONS = (
 )
 _UNITS = (
     r"ns|µs|ms|s|sec|secs|seconds?|min|mins|minutes?|hours?|h|days?|weeks?|%|B|kB|KB|KiB|MB|MiB|GB|GiB|TB|Hz|kHz|MHz|GHz"
-    r"|px|pt|em|rem|dpi|fps|rows?|lines?|files?|tests?|tokens?|chars?|characters?|bytes?|°C|k|x|\u00d7|\u20ac|USD|EUR"
+    r"|mm|cm|m|km|kg|kW|px|pt|em|rem|dpi|fps|rows?|lines?|files?|tests?|tokens?|chars?|characters?|bytes?|°C|k|x|\u00d7|\u20ac|USD|EUR"
 )
 
 _PATTERNS: tuple[re.Pattern[str], ...] = tuple(
@@ -37,13 +42,16 @@ _PATTERNS: tuple[re.Pattern[str], ...] = tuple(
         (r"(?<![\w.#-])[a-f0-9]{7,64}(?![\w-])", 0),
         (r"\b[A-Z][A-Z0-9]+-\d+\b", 0),
         (r"(?<![\w&])#\d+\b", 0),
+        (r"\b(?:PRs?|MRs?|pull requests?|merge requests?|issues?|tickets?)[ ]\d+\b(?![.,:/-]\d)", re.IGNORECASE),
         (rf"(?<![\w.,-])\d+(?:[.,]\d+)*\s?(?:{_UNITS})(?!\w)", 0),
         (r"(?<![\w.])v?\d+\.\d+(?:\.\d+)*(?:[-+](?:[A-Za-z]\w*)(?:\.\w+)*)?(?![\w])", 0),
-        (r"(?<![\w.,:/-])\d{2,}(?:[.,]\d+)*(?![\w:/-])", 0),
+        (r"(?<![\w.,:/-])(?:\d{2,}|\d(?=,\d{3}\b))(?:[.,]\d+)*(?![\w:/-])", 0),
         (r"(?<![\w`.])(?:[a-z0-9]+_)+[a-z0-9]+(?![\w])|(?<![\w`])[A-Z0-9]+(?:_[A-Z0-9]+)+(?!\w)", 0),
         (r"(?<![\w`])[a-z]+(?:[A-Z][a-z0-9]+)+(?!\w)|(?<![\w`])(?:[A-Z][a-z0-9]+){2,}(?!\w)", 0),
         (r"(?<![\w-])--[a-z][\w-]+", 0),
-        (r"\"([^\"\n]{2,80})\"|\u201c([^\u201d\n]{2,80})\u201d", 0),
+        (r"\"([^\"\n\u2192]{2,80})\"|[\u201c\u201e]([^\u201c\u201d\n]{2,80})[\u201c\u201d]", 0),
+        (r"\u00bb([^\u00ab\n]{2,80})\u00ab|\u00ab([^\u00bb\n]{2,80})\u00bb|\u300c([^\u300d\n]{2,80})\u300d", 0),
+        (r"(?<!\w)'([^'\n\u2192]{2,80})'(?!\w)|(?<!\w)\u2018([^\u2019\n]{2,80})\u2019(?!\w)", 0),
     )
 )
 _EDGES = ".,;:!?)]}>\"'"
@@ -81,32 +89,47 @@ def _is_identifier(token: str) -> bool:
 def ground(summary: str, sources: Sequence[str]) -> tuple[float | None, list[str]]:
     """The share of the summary's identifiers that a source contains, 0 to 1, and those that none contains.
 
-    The share is None for a summary without identifiers. Case and white space do not count; an identifier must stand
-    as a word of its own, so that `12 ms` is not found in `112 ms`. At most `MAX_MISSING` missing ones are returned.
+    The share is None for a summary without identifiers. An identifier must stand as a word of its own, so that `12 ms`
+    is not found in `112 ms`; how it may be written stands at `Spellings`. At most `MAX_MISSING` missing ones are
+    returned.
     """
     wanted = identifiers(summary)
     if not wanted:
         return None, []
-    haystack = "\n".join(_flat(source) for source in sources)
-    missing = [token for token in wanted if not _contains(haystack, _flat(token))]
+    spellings = Spellings(sources)
+    missing = [token for token in wanted if not spellings.contain(token)]
     return (len(wanted) - len(missing)) / len(wanted), missing[:MAX_MISSING]
 
 
-def _flat(text: str) -> str:
-    return " ".join(text.split()).casefold()
+# --- coverage -------------------------------------------------------------------------------------------------------
+
+_TELLING_LENGTH = 4
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[^\W_]+", re.UNICODE)
 
 
-def _contains(haystack: str, needle: str) -> bool:
-    start = haystack.find(needle)
-    while start >= 0:
-        end = start + len(needle)
-        before = haystack[start - 1] if start else " "
-        after = haystack[end] if end < len(haystack) else " "
-        if not (_joins(before, needle[0]) or _joins(needle[-1], after)):
-            return True
-        start = haystack.find(needle, start + 1)
-    return False
+def telling_words(text: str) -> set[str]:
+    """What of a text could be recognised in a summary of it, folded to lower case.
+
+    Words of four letters or figures and more that are no stop words; of scripts without spaces each pair of signs.
+    The parts of an identifier are words as well.
+    """
+    words: set[str] = set()
+    for match in _WORDS.finditer(text):
+        word = match.group().casefold()
+        if word[0] >= "\u3040":
+            words.update(word[place : place + 2] for place in range(len(word) - 1))
+        elif len(word) >= _TELLING_LENGTH and word not in STOP_WORDS:
+            words.add(word)
+    return words
 
 
-def _joins(left: str, right: str) -> bool:
-    return (left.isalnum() or left == "_") and (right.isalnum() or right == "_")
+def covered(summary: str, sources: Sequence[str]) -> list[bool | None]:
+    """For each source whether the summary holds one of its own words, those that no other source has.
+
+    None where a source has no such word: nothing can be said of it then.
+    """
+    each = [telling_words(source) for source in sources]
+    holders = Counter(word for words in each for word in words)
+    told = telling_words(summary)
+    own = [{word for word in words if holders[word] == 1} for words in each]
+    return [not told.isdisjoint(words) if words else None for words in own]

@@ -12,6 +12,6 @@ WITH older AS (
 UPDATE ros_summaries AS s
 SET content = %(content)s, message_count = %(message_count)s, earliest_at = %(earliest_at)s, latest_at = %(latest_at)s,
     agents = %(agents)s, model = %(model)s, pipeline_version = %(version)s, input_hash = %(input_hash)s,
-    grounding = %(grounding)s, ungrounded = %(ungrounded)s,
+    grounding = %(grounding)s, ungrounded = %(ungrounded)s, coverage = %(coverage)s, uncovered = %(uncovered)s,
     metadata = %(metadata)s || jsonb_build_object('redone_at', now())
 FROM older WHERE s.id = older.id

@@ -86,7 +86,9 @@ def _merge_edits(statements: Sequence[Statement]) -> list[Statement]:
 
 
 _BULLET = re.compile(r"^\s*[-*•]\s+`?(\d{4}-\d\d-\d\dT\d\d:\d\dZ)`?\s+`?([^\s:`]+/(\w+))`?:\s+(.*)$")
-_FRAME = re.compile(r"^(?:Period|Span) \d{4}-\d\d-\d\dT")
+_FRAME = re.compile(
+    r"^(?:Period|Span) \d{4}-\d\d-\d\dT|^\[(?:segment|part) \d+ of \d+(?: of (?:message|summary) [0-9a-f-]{36})?\]$"
+)
 _HEADER = re.compile(r"^\s*(?:#{1,6}\s|\*\*[^*]+\*\*:?\s*$)")
 
 
@@ -126,7 +128,8 @@ def _said(message: SourceMessage, voice: str) -> Iterator[tuple[str, str]]:
 _PLACEHOLDER = re.compile(
     r"^\s*\[(?:tool[ _]call|tool[ _]use|tool[ _]result|thinking)\][^\n]*$", re.IGNORECASE | re.MULTILINE
 )
-_MARKUP = re.compile(r"</?[a-z][a-z0-9_-]{1,40}(?: [^<>\n]{0,200})?>")
+#: Code spans come first: what looks like markup inside one is part of what it quotes.
+_MARKUP = re.compile(r"(`[^`\n]{1,400}`)|</?[a-z][a-z0-9_-]{1,40}(?: [^<>\n]{0,200})?>")
 _HIDDEN = re.compile(
     r"<(system-reminder|local-command-caveat|environment_context|user_instructions|ide_opened_file|ide_selection)>.*?(?:</\1>|\Z)",
     re.DOTALL,
@@ -179,7 +182,7 @@ def _code(language: str, body: str) -> list[str]:
 def _blocks(text: str) -> list[str]:
     """Statements of text without code fences: paragraphs, lists, tables and stack traces."""
     out: list[str] = []
-    lines = _traces(_MARKUP.sub(" ", text).split("\n"))
+    lines = _traces(_MARKUP.sub(lambda found: found.group(1) or " ", text).split("\n"))
     paragraph: list[str] = []
     heading = ""
     number = 0
@@ -302,9 +305,7 @@ def _cut(text: str) -> str:
     text = _BOLD.sub(r"\1", " ".join(text.split()))
     if len(text) <= LONGEST:
         return text
-    kept = text[:LONGEST]
-    kept = kept[: kept.rfind(" ")] if " " in kept[LONGEST // 2 :] else kept
-    return f"{kept} […]"
+    return f"{_to_word(text[:LONGEST])} […]"
 
 
 # --- tool calls ---------------------------------------------------------------------------------------------------
@@ -450,4 +451,10 @@ def _telling(text: str, *, listing: bool, failed: bool) -> str:
 
 def _short(text: str, limit: int) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= limit else f"{text[:limit].rstrip()} …"
+    return text if len(text) <= limit else f"{_to_word(text[:limit])} …"
+
+
+def _to_word(text: str) -> str:
+    """A text that was cut, without the word that the cut went through."""
+    place = text.rfind(" ", len(text) // 2)
+    return (text if place < 0 else text[:place]).rstrip()

@@ -56,6 +56,15 @@ DECISION = _any_of(
     "opted",
 )
 
+#: Says what an agent is going to do about it, or holds to be right: what a short yes then decides.
+PROPOSAL = _any_of(
+    r"(?:fix|proposal|remedy|so|then|cause|finding):",
+    r"(?:i|we)(?:'d|'ll| would| will| can)?(?: rather| also| then| therefore)? (?:propose|suggest|recommend|refuse|use"
+    r"|take|set|keep|make|add|move|choose|leave|give|grant|change|put|remove|drop|replace|bind|ignore)s?\b(?! sure)",
+    r"must (?:never|not|be)|needs? (?:an?|its|their|to)|(?:is|are) safe|ignores?|measured",
+    end="",
+)
+
 #: Says how somebody wants things, beyond this once.
 PREFERENCE = _any_of(
     "always",

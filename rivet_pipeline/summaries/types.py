@@ -24,7 +24,10 @@ class ConversationInfo:
 
 @dataclass(frozen=True, slots=True)
 class SourceMessage:
-    """One message below a leaf. `created_at` is aware UTC, `text_hash` the row's own."""
+    """One message below a leaf. `created_at` is aware UTC, `text_hash` the row's own.
+
+    `segment` says which part of the message this is, when it is too long to be read at once.
+    """
 
     id: UUID
     created_at: datetime
@@ -36,11 +39,12 @@ class SourceMessage:
     tool_result: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     text_hash: str = ""
+    segment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSummary:
-    """One summary below a branch or a root."""
+    """One summary below a branch or a root. `segment` as that of a message."""
 
     id: UUID
     content: str
@@ -49,16 +53,26 @@ class SourceSummary:
     message_count: int
     agents: tuple[str, ...] = ()
     text_hash: str = ""
+    segment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """What one summary is made from: messages for a leaf, summaries for a branch or a root, oldest first."""
+    """What one summary is made from: messages for a leaf, summaries for a branch or a root, oldest first.
+
+    `missing` are the identifiers of a first answer that no source holds: the summarizer is being asked once more.
+    """
 
     kind: Kind
     conversation: ConversationInfo
     messages: tuple[SourceMessage, ...] = ()
     children: tuple[SourceSummary, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[SourceMessage | SourceSummary, ...]:
+        """What stands directly below it, oldest first."""
+        return (*self.messages, *self.children)
 
     @property
     def earliest_at(self) -> datetime:
@@ -95,12 +109,18 @@ class SummaryRequest:
 
 @dataclass(frozen=True, slots=True)
 class SummaryDraft:
-    """A summary that may be stored. Tokens are the model's own count, 0 when it gives none."""
+    """A summary that may be stored. Tokens are the model's own count, 0 when it gives none.
+
+    `answered_by`: the model that wrote it by the service's own word, None when that is always the summarizer's.
+    `fallback`: a service that stands in for the configured one wrote it.
+    """
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
     calls: int = 1
+    answered_by: str | None = None
+    fallback: bool = False
 
 
 class Summarizer(Protocol):
@@ -108,7 +128,7 @@ class Summarizer(Protocol):
 
     @property
     def model(self) -> str:
-        """The name stored with each summary; a row of another name is stale."""
+        """The configured model's name, stored with each summary and in its hash; a row of another name is stale."""
         ...
 
     def summarize(self, request: SummaryRequest) -> SummaryDraft:

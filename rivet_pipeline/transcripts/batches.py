@@ -36,6 +36,9 @@ _OPEN_CONVERSATIONS = 64
 #: Errors of one row's content: data, integrity and program limits. Any other is the store's.
 _CONTENT_ERRORS = ("22", "23", "54")
 
+#: What a value that nobody thought of raises on its way into the store.
+_OUR_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
 
 @dataclass(slots=True)
 class _Waiting:
@@ -123,13 +126,23 @@ class Batches:
         except psycopg.Error as error:
             if not (error.sqlstate or "").startswith(_CONTENT_ERRORS):
                 raise
-            if len(items) == 1:
-                self._report.damage(f"refused by the store ({error.sqlstate})")
-            for item in items if len(items) > 1 else []:
-                self._store(session, [item], planned)
+            self._one_by_one(session, items, planned, f"refused by the store ({error.sqlstate})")
+            return
+        except _OUR_ERRORS as error:
+            self._one_by_one(session, items, planned, f"can not be stored ({type(error).__name__})")
             return
         self._report.new += result.new
         self._report.known += max(self._messages(session, items) - result.new, 0)
+
+    def _one_by_one(
+        self, session: SessionRecord, items: Sequence[MessageRecord | ToolResult], planned: Extra, reason: str
+    ) -> None:
+        """Writes the items of a refused batch each on its own, so that only those at fault are left out."""
+        if len(items) == 1:
+            self._report.damage(reason)
+            return
+        for item in items:
+            self._store(session, [item], planned)
 
     def _messages(self, session: SessionRecord, items: Sequence[MessageRecord | ToolResult]) -> int:
         """The messages among the items: a result counts as one only when its call is not in the file."""
@@ -166,10 +179,17 @@ def _size(record: MessageRecord | ToolResult) -> int:
 
 
 def _json_size(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(len(key) + _json_size(entry) for key, entry in value.items())
-    if isinstance(value, list):
-        return sum(_json_size(entry) for entry in value)
-    return 8
+    size = 0
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            size += len(item)
+        elif isinstance(item, dict):
+            size += sum(map(len, map(str, item)))
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+        else:
+            size += 8
+    return size

@@ -7,10 +7,14 @@ model fail; both become U+FFFD. Surrogate pairs written as two escapes become th
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from typing import Any
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+#: Objects and arrays nested deeper than this become text.
+MAX_DEPTH = 100
 
 #: Longer event ids are kept as a hash, so that the unique key fits its index.
 MAX_EVENT_ID = 200
@@ -25,16 +29,58 @@ def clean_text(text: str) -> str:
 
 
 def clean_json(value: Any) -> Any:
-    """The JSON value with every string and key cleaned, at any depth."""
+    """The JSON value with every string and key cleaned; what is nested deeper than `MAX_DEPTH` becomes JSON text.
+
+    Deeper values would end the programs that come after: encoders give up after some hundred levels.
+    """
+    return _clean(value, MAX_DEPTH)
+
+
+def _clean(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return clean_text(value)
+    if isinstance(value, list | tuple | dict) and depth == 0:
+        return clean_text(_as_text(value))
     if isinstance(value, list | tuple):
-        return [clean_json(item) for item in value]
+        return [_clean(item, depth - 1) for item in value]
     if isinstance(value, dict):
-        return {clean_text(str(key)): clean_json(item) for key, item in value.items()}
+        return {clean_text(str(key)): _clean(item, depth - 1) for key, item in value.items()}
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
     return value
+
+
+def _as_text(value: Any) -> str:
+    """A value of any depth as JSON text. A stack of our own, since the library's encoder has the program's."""
+    parts: list[str] = []
+    waiting: list[Any] = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, _Mark):
+            parts.append(item)
+        elif isinstance(item, dict):
+            waiting.append(_Mark("}"))
+            for number, (key, inner) in enumerate(reversed(item.items())):
+                waiting += [inner, _Mark(json.dumps(str(key), ensure_ascii=False) + ": ")]
+                if number < len(item) - 1:
+                    waiting.append(_Mark(", "))
+            waiting.append(_Mark("{"))
+        elif isinstance(item, list | tuple):
+            waiting.append(_Mark("]"))
+            for number, inner in enumerate(reversed(item)):
+                waiting.append(inner)
+                if number < len(item) - 1:
+                    waiting.append(_Mark(", "))
+            waiting.append(_Mark("["))
+        else:
+            parts.append(json.dumps(item, ensure_ascii=False))
+    return "".join(parts)
+
+
+class _Mark(str):
+    """A piece of JSON text among values that are still to be written."""
+
+    __slots__ = ()
 
 
 def clean_event_id(event_id: str) -> str:

@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from rivet_pipeline.transcripts.lines import NOT_JSON, TOO_LONG
+from rivet_pipeline.transcripts.lines import NOT_JSON, TOO_LONG, raw_decode
 from rivet_pipeline.transcripts.records import Advance, Damaged, Incomplete
 
-_DECODER = json.JSONDecoder(strict=False)
 _BLANK = re.compile(r"[ \t\r\n]*")
 _OBJECT = re.compile(r'\{\s*"')
 _NUMBER_REST = re.compile(r"[0-9.eE+-]*")
@@ -144,7 +143,7 @@ class _Text:
             raise _CutError
         while True:
             try:
-                value, end = _DECODER.raw_decode(self.text, self.position)
+                value, end = raw_decode(self.text, self.position)
             except json.JSONDecodeError as error:
                 self._more_or_fail(error)
                 continue

@@ -12,13 +12,13 @@ import socket
 import sqlite3
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.transcripts.cleaning import clean_event_id, clean_text
+from rivet_pipeline.transcripts.cleaning import clean_event_id, clean_text, utf16_units
 from rivet_pipeline.transcripts.ingest import result_event_id
 from rivet_pipeline.transcripts.lines import without_compression
 from rivet_pipeline.transcripts.readers import READERS, detect
@@ -42,10 +42,12 @@ _LENGTH_KEYS = {
     "tool_result": "full_tool_result_length",
 }
 
-#: complete: nothing was cut. recovered: read back. gone: the file is no more. elsewhere: it is on another machine.
-#: changed: it does not hold these words any more. unreadable: it can not be read. no_pointer: no file was noted.
-#: redacted: the words were taken out on purpose.
-Status = Literal["complete", "recovered", "gone", "elsewhere", "changed", "unreadable", "no_pointer", "redacted"]
+#: complete: nothing was cut. kept: it came whole by an import and is stored. recovered: read back. gone: the file is no
+#: more. elsewhere: it is on another machine. changed: it does not hold these words any more. unreadable: it can not be
+#: read. no_pointer: no file was noted. redacted: the words were taken out on purpose.
+Status = Literal[
+    "complete", "kept", "recovered", "gone", "elsewhere", "changed", "unreadable", "no_pointer", "redacted"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class StoredMessage:
     tool_args: Any
     tool_result: str | None
     metadata: Mapping[str, Any]
+    #: Its parts in full, as far as they came later than the cut ones.
+    whole: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,11 @@ def load_message(connection: Connection, message_id: UUID) -> StoredMessage | No
     row = connection.execute(
         """
         SELECT m.id, m.event_id, c.session_key, m.agent, m.role, m.content, m.tool_name, m.tool_args, m.tool_result,
-               m.metadata
+               m.metadata,
+               jsonb_strip_nulls(jsonb_build_object('content', f.content, 'tool_result', f.tool_result))
+               || CASE WHEN f.tool_args IS NULL THEN '{}' ELSE jsonb_build_object('tool_args', f.tool_args) END AS whole
         FROM ros_messages AS m JOIN ros_conversations AS c ON c.id = m.conversation_id
+        LEFT JOIN ros_full_texts AS f ON f.message_id = m.id
         WHERE m.id = %s
         """,
         [message_id],
@@ -185,6 +192,10 @@ def _arguments(value: Any) -> str | None:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
 
 
+def _kept(value: Any) -> str | None:
+    return None if value is None else _arguments(value)
+
+
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
@@ -210,6 +221,9 @@ def _recover(message: StoredMessage, max_line: int, here: str) -> _Answer:
         return _only("redacted")
     if metadata.get("truncated") is not True:
         return _only("complete")
+    kept = {name: text for name in _LENGTH_KEYS if (text := _kept(message.whole.get(name))) is not None}
+    if kept.keys() >= {name for name, key in _LENGTH_KEYS.items() if metadata.get(key) is not None} and kept:
+        return _Answer("kept", None, kept)
     pointer = _pointer(metadata)
     if pointer is None:
         return _only("no_pointer")
@@ -266,11 +280,22 @@ class _Search:
         metadata = message.metadata
         self.ids = {message.event_id, _text(metadata.get("clashes_with")) or message.event_id}
         stored = _stored_parts(message)
+        if "content_made_by" in metadata:
+            # No file holds a text that was made for the row afterwards.
+            stored["content"] = None
         cut = {name for name, key in _LENGTH_KEYS.items() if metadata.get(key) is not None}
         #: What was cut, and the beginning that is stored of it.
         self.wanted = {name: (stored[name] or "").removesuffix(_OLD_MARKER) for name in cut or _LENGTH_KEYS}
         if not cut:
             self.wanted = {name: text for name, text in self.wanted.items() if text} or {"content": ""}
+        #: How long the whole of it was, in UTF-16 code units. Arguments are measured in other units.
+        self.lengths = {
+            name: length
+            for name in ("content", "tool_result")
+            if stored[name] is not None and isinstance(length := metadata.get(_LENGTH_KEYS[name]), int)
+        }
+        #: Texts that begin as they should, and have another length: that length.
+        self.other_lengths: dict[str, int] = {}
         self.found: dict[str, str] = {}
         self.by_place: dict[str, str] = {}
         self.met = False
@@ -313,7 +338,15 @@ class _Search:
 
     def _goes_on(self, name: str, text: str) -> bool:
         """Whether a text is one that the stored beginning was cut from. Arguments are stored in another spelling."""
-        return name == "tool_args" or text.startswith(self.wanted[name])
+        if name == "tool_args":
+            return True
+        if not text.startswith(self.wanted[name]):
+            return False
+        length = utf16_units(text)
+        if length != self.lengths.get(name, length):
+            self.other_lengths[name] = length
+            return False
+        return True
 
     def _is_there(self, metadata: Mapping[str, Any]) -> bool:
         if isinstance(self.pointer.place, str):
@@ -330,4 +363,8 @@ class _Search:
             return _only("unreadable", self.damage)
         missing: Sequence[str] = sorted(self.wanted.keys() - parts.keys())
         problem = "it holds other words under this message's id" if self.met else "it does not hold this message"
+        changed = [name for name in missing if name in self.other_lengths]
+        if changed:
+            lengths = (f"{name}: {self.other_lengths[name]:,} instead of {self.lengths[name]:,}" for name in changed)
+            return _only("changed", f"it was changed: other lengths, in UTF-16 units ({', '.join(lengths)})")
         return _Answer("changed", f"{problem} ({', '.join(missing)})", {})

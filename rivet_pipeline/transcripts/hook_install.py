@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.settings import Settings
@@ -174,7 +175,8 @@ def _read(path: Path) -> tuple[str | None, dict[str, Any]]:
     if not text.strip():
         return text, {}
     try:
-        config = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_without_repeats)
+        config = _parsed(text, object_pairs_hook=_without_repeats)
+        _dumped(config, indent=1)
     except RecursionError as error:
         raise HookConfigError(f"{path} is nested too deeply; nothing was changed.") from error
     except ValueError as error:
@@ -184,6 +186,40 @@ def _read(path: Path) -> tuple[str | None, dict[str, Any]]:
         ) from error
     _check(path, config)
     return text, config
+
+
+class _Number(float):
+    """A number of the file, which is written back as it stands there: `1.10` and `1E5` stay so."""
+
+    def __new__(cls, text: str) -> _Number:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str
+
+
+def _parsed(text: str, **how: Any) -> Any:
+    return json.loads(
+        text.removeprefix("\ufeff"), parse_float=_Number, parse_int=_Number, parse_constant=_Number, **how
+    )
+
+
+def _dumped(config: Any, **how: Any) -> str:
+    """The configuration as JSON. The encoder knows one spelling of a number, so each goes through it as a string."""
+    mark = f"number-{uuid4().hex}:"
+    text = json.dumps(_marked(config, mark), **how)
+    return re.sub(rf'"{mark}([^"]*)"', r"\1", text)
+
+
+def _marked(value: Any, mark: str) -> Any:
+    if isinstance(value, _Number):
+        return mark + value.text
+    if isinstance(value, dict):
+        return {key: _marked(item, mark) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_marked(item, mark) for item in value]
+    return value
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -207,7 +243,7 @@ def _check(path: Path, config: Any) -> None:
 
 def _write_out(config: Mapping[str, Any], before: str | None) -> str:
     """The configuration as text: the one before when it says the same, else indented, escaped and ended like it."""
-    if before and before.strip() and json.loads(before.removeprefix("\ufeff")) == config:
+    if before and before.strip() and _parsed(before) == config:
         return before
     found = re.search(r"^([ \t]+)\S", before or "", re.MULTILINE)
     indent: str | int = found.group(1) if found else 2
@@ -218,7 +254,7 @@ def _write_out(config: Mapping[str, Any], before: str | None) -> str:
         and before.removeprefix("\ufeff").isascii()
         and re.search(r"\\u[0-9a-fA-F]{4}", before) is not None
     )
-    text = json.dumps(config, indent=indent, ensure_ascii=escaped)
+    text = _dumped(config, indent=indent, ensure_ascii=escaped)
     if before and "\r\n" in before:
         text = text.replace("\n", "\r\n")
     end = "\r\n" if before and "\r\n" in before else "\n"

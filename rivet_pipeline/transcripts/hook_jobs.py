@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: The first bytes of every job; a file that begins otherwise is none of ours.
 MAGIC = b"rivet-hook-1"
 
+#: Whose hooks are known.
+HARNESSES = ("claude-code", "codex", "qwen-code")
+
 #: A larger payload is not kept, in bytes; it is read all the same, lest its writer fail.
 MAX_PAYLOAD = 64 * 1024 * 1024
 
@@ -65,7 +68,7 @@ def _receive(home: str, harness: str, environment: Mapping[str, str], descriptor
             size += len(chunk)
             if size <= MAX_PAYLOAD:
                 _write(file, chunk)
-        problem = "empty" if size == 0 else f"{size:,} bytes are too many" if size > MAX_PAYLOAD else None
+        problem = _refusal(harness, size)
         if problem is None:
             os.rename(temporary, target)
             return True
@@ -77,6 +80,17 @@ def _receive(home: str, harness: str, environment: Mapping[str, str], descriptor
         os.close(file)
     os.unlink(temporary)
     return False
+
+
+def _refusal(harness: str, size: int) -> str | None:
+    if harness not in HARNESSES and size == 0:
+        return unknown_harness(harness)
+    return "empty" if size == 0 else f"{size:,} bytes are too many" if size > MAX_PAYLOAD else None
+
+
+def unknown_harness(harness: str) -> str:
+    """What is wrong with a harness that is none of ours."""
+    return f"unknown harness {harness[:80]!r}; known are {', '.join(HARNESSES)}"
 
 
 def _chunks(descriptor: int) -> Iterator[bytes]:
@@ -121,6 +135,7 @@ def log(home: str, line: str) -> None:
     """Adds a line to `logs/hooks.log` in the home, which stays small. Never raises."""
     try:
         folder = os.path.join(home, "logs")
+        _private(home)
         _private(folder)
         path = os.path.join(folder, "hooks.log")
         if os.path.exists(path) and os.path.getsize(path) > _MAX_LOG:

@@ -26,7 +26,7 @@ from rivet_pipeline.errors import StoreUnavailableError
 from rivet_pipeline.transcripts.batches import Batches
 from rivet_pipeline.transcripts.lines import TOO_LONG
 from rivet_pipeline.transcripts.readers import detect, may_be_transcript
-from rivet_pipeline.transcripts.reading import Reader, Reading, SourceState
+from rivet_pipeline.transcripts.reading import ABANDONED_AFTER, Reader, Reading, SourceState
 from rivet_pipeline.transcripts.records import ReadItem
 from rivet_pipeline.transcripts.reports import FileReport, ImportReport
 
@@ -35,6 +35,9 @@ IMPORT_VERSION = 1
 
 #: A source that has not changed for this long, in seconds, is taken as no longer written.
 SETTLED_AFTER = 60.0
+
+#: What a reader raises that meets something nobody thought of.
+DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 #: Called with the file being read, the bytes done so far and the bytes there are.
 Progress = Callable[[Path, int, int], None]
@@ -206,8 +209,15 @@ class Importer:
         known = ledger.unchanged(state)
         if known is not None:
             return known
-        settled = time.time() - state.mtime_ns / 1e9 >= SETTLED_AFTER
-        report = self._read(path, state, reader, Reading(self._name(reader), self._max_line, advance, settled=settled))
+        rested = time.time() - state.mtime_ns / 1e9
+        how = Reading(
+            self._name(reader),
+            self._max_line,
+            advance,
+            settled=rested >= SETTLED_AFTER,
+            abandoned=rested >= ABANDONED_AFTER,
+        )
+        report = self._read(path, state, reader, how)
         if report.status == "read" and not self._dry_run:
             ledger.remember(state, report)
         return report
@@ -218,7 +228,7 @@ class Importer:
 
     def follow(self, path: Path, reader: Reader, advance: Callable[[int], None]) -> Iterator[ReadItem]:
         """A source's items, on and on: `Paused` is given whenever all there is was. `path` is resolved."""
-        how = Reading(self._name(reader), self._max_line, advance, settled=False, follow=True)
+        how = Reading(self._name(reader), self._max_line, advance, settled=False, abandoned=False, follow=True)
         return reader.read(path, how)
 
     def batches(self, report: FileReport, state: SourceState) -> Batches:
@@ -241,6 +251,9 @@ class Importer:
                 batches.take(item)
         except OSError as error:
             report.status, report.problem = "unreadable", error.strerror or str(error)
+        except DEFECTS as error:
+            # A file that our own code can not take must not stop all others.
+            report.status, report.problem = "unreadable", f"{type(error).__name__}: {error}"
         batches.flush()
         return report
 

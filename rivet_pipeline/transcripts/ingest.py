@@ -7,6 +7,7 @@ same rows. Reading files and speaking HTTP do not belong here.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -28,8 +29,8 @@ from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
 #: The write surface's cap on content and on tool_result, in UTF-16 code units (seed: capture metadata).
 CAPTURE_CAP = 16_000
 
-#: A clock may be ahead by this much; a message from further in the future is placed at the moment of its capture and
-#: keeps its own time in `metadata.event_ts`, so that it does not win recency for ever.
+#: A clock may be ahead by this much; a message from further in the future is placed after the one before it, or at the
+#: moment of its capture, and keeps its own time in `metadata.event_ts`, so that it does not win recency for ever.
 CLOCK_SKEW = timedelta(minutes=5)
 
 #: No agent spoke before this: an earlier time is a mistaken unit or an epoch of 0, and says nothing.
@@ -38,7 +39,13 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 #: What `_Clock` says about a time, as metadata.
 _TIME_NOTES = frozenset({"time_source", "event_ts"})
 
+#: What only the stage that makes texts for tool calls may say: nobody takes such a text for captured words.
+_OURS = frozenset({"content_made_by", "content_made_at"})
+
 _MAX_TITLE = 500
+
+#: So many characters of two texts are compared when one of them was cut.
+_HEAD = 256
 
 #: Up to this many items a batch is sent as a pipeline of statements, which saves waiting for each answer. The rows of a
 #: larger one go by COPY, which costs less a row and can not be part of a pipeline.
@@ -96,14 +103,61 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
-    """What is known of a row that is in the store already."""
+class _Text:
+    """A text as far as it must be known to tell whether another one is the same."""
 
     digest: str
-    awaits_result: bool
+    head: str
+
+    @classmethod
+    def of(cls, text: str) -> _Text:
+        return cls(_digest(text), text[:_HEAD])
+
+    def repeats(self, other: _Text, *, cut: bool) -> bool:
+        """Whether two texts are the same; with `cut`, whether one may be the beginning of the other."""
+        if self.digest == other.digest:
+            return True
+        size = min(len(self.head), len(other.head))
+        return cut and self.head[:size] == other.head[:size]
+
+
+@dataclass(frozen=True, slots=True)
+class _Saying:
+    """What a row says, whether it is stored or on its way; `result` is None while there is none."""
+
+    role: str
+    content: _Text
+    tool_name: str | None
+    tool_args: Any
+    result: _Text | None
     truncated: bool
     redacted: bool
-    empty: bool
+
+    def repeats(self, there: _Saying) -> bool:
+        """Whether this says what is there already. What was cut, taken out or left out is not held against it."""
+        if self.role != there.role:
+            return False
+        if self.redacted or there.redacted:
+            return True
+        cut = self.truncated or there.truncated
+        return (
+            (not self.content.head or self.content.repeats(there.content, cut=cut))
+            and (self.tool_name is None or there.tool_name in (None, self.tool_name))
+            and _same_arguments(self.tool_args, there.tool_args)
+            and self.result_repeats(there)
+        )
+
+    def result_repeats(self, there: _Saying) -> bool:
+        """Whether its result is the one that is there, or there is only one."""
+        if self.result is None or there.result is None or self.redacted or there.redacted:
+            return True
+        return self.result.repeats(there.result, cut=self.truncated or there.truncated)
+
+
+def _same_arguments(one: Any, other: Any) -> bool:
+    """Whether two calls' arguments are the same; whoever leaves them out does not say otherwise."""
+    elided = any(isinstance(value, dict) and "_elided" in value for value in (one, other))
+    return elided or one is None or other is None or one == other
 
 
 @dataclass(slots=True)
@@ -112,6 +166,8 @@ class _Plan:
 
     inserts: dict[str, _Row] = field(default_factory=dict)
     fills: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    #: Rows that say in full what stands cut in the store, by event id.
+    wholes: dict[str, _Row] = field(default_factory=dict)
     known: int = 0
     clashed: int = 0
     keep_clashes: bool = True
@@ -143,7 +199,11 @@ def write_batch(
         raise RuntimeError("write_batch commits: it needs a connection without an open transaction")
     moment = now or datetime.now(UTC)
     if redact:
-        session, items, extra = redact_session(session), [redact_item(item) for item in items], _redacted(extra)
+        session, items, extra = (
+            redact_session(session),
+            [redact_item(_cleaned(item)) for item in items],
+            _redacted(extra),
+        )
     session = _clean_session(session, items)
     times = _Clock(moment, extra)
     pipelined = len(items) <= _PIPELINED_ITEMS
@@ -160,6 +220,7 @@ def write_batch(
         plan = _plan(rows, items, stored, keep_clashes=extra.keep_clashes)
         _insert(connection, conversation_id, session, plan.inserts.values(), copy=not pipelined)
         _fill(connection, conversation_id, plan.fills)
+        _keep_whole(connection, conversation_id, plan.wholes)
         _touch(connection, conversation_id, plan, times, finalize=finalize)
         event_ids = tuple(row.event_id for row in rows)
         ids = _ids(connection, conversation_id, event_ids) if extra.with_ids else ()
@@ -229,7 +290,8 @@ class _Clock:
             if isinstance(item, MessageRecord) or stated is not None:
                 note = {"time_source": "position"}
         elif stated > self.now + CLOCK_SKEW:
-            placed, note = self.now, {"time_source": "capture"}
+            placed = self._last or self.now
+            note = {"time_source": "capture" if self._last is None else "position"}
         else:
             placed = stated
         if stated is not None and placed is not stated:
@@ -261,6 +323,13 @@ def _clean_session(session: SessionRecord, items: Sequence[MessageRecord | ToolR
         settings=settings,
         task_id=session.task_id,
     )
+
+
+def _cleaned(item: MessageRecord | ToolResult) -> MessageRecord | ToolResult:
+    """The item with its values cleaned, so that whoever goes through them meets nothing without end."""
+    if isinstance(item, MessageRecord):
+        return replace(item, tool_args=clean_json(item.tool_args), metadata=clean_json(dict(item.metadata)))
+    return replace(item, metadata=clean_json(dict(item.metadata)))
 
 
 def _clean_title(title: str | None) -> str | None:
@@ -358,6 +427,8 @@ def _found_conversation(answer: Cursor[DictRow]) -> tuple[UUID, datetime | None]
 def _row(item: MessageRecord | ToolResult, placed: tuple[datetime, dict[str, str]], cap: int | None) -> _Row:
     created_at, time_note = placed
     metadata: dict[str, Any] = {**clean_json(dict(item.metadata)), **time_note}
+    for name in _OURS:
+        metadata.pop(name, None)
     tool_result = None if item.tool_result is None else clean_text(item.tool_result)
     content = clean_text(item.content) if isinstance(item, MessageRecord) else ""
     if cap is not None:
@@ -386,8 +457,20 @@ def _capped(text: str, cap: int, metadata: dict[str, Any], length_key: str) -> s
     return kept
 
 
-def _digest(role: str, content: str) -> str:
-    return hashlib.md5(f"{role}\n{content}".encode(), usedforsecurity=False).hexdigest()
+def _digest(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _saying(row: _Row) -> _Saying:
+    return _Saying(
+        row.role,
+        _Text.of(row.content),
+        row.tool_name,
+        row.tool_args,
+        None if row.tool_result is None else _Text.of(row.tool_result),
+        truncated=bool(row.metadata.get("truncated")),
+        redacted="redacted" in row.metadata,
+    )
 
 
 def result_event_id(event_id: str) -> str:
@@ -397,8 +480,10 @@ def result_event_id(event_id: str) -> str:
 
 def _clash_id(row: _Row) -> str:
     """The event id of a row whose own id came before with another content: kept beside it, never dropped."""
-    digest = hashlib.sha256(f"{row.role}\n{row.content}\n{row.tool_result}".encode()).hexdigest()
-    return clean_event_id(f"{row.event_id[:180]}#{digest[:16]}")
+    said = f"{row.role}\n{row.content}\n{row.tool_result}"
+    if row.tool_name is not None or row.tool_args is not None:
+        said += f"\n{row.tool_name}\n{json.dumps(row.tool_args, sort_keys=True)}"
+    return clean_event_id(f"{row.event_id[:180]}#{hashlib.sha256(said.encode()).hexdigest()[:16]}")
 
 
 def _wanted_ids(items: Sequence[MessageRecord | ToolResult]) -> set[str]:
@@ -411,48 +496,55 @@ def _look_up(connection: Connection, session: SessionRecord, event_ids: Collecti
     """Asks for what stands under these ids; read by `_found_rows`. Needs no answer of the statements before it."""
     return connection.execute(
         """
-        SELECT event_id, md5(role || E'\\n' || content) AS digest, tool_result IS NULL AS awaits_result,
-               coalesce(metadata ->> 'truncated', '') = 'true' AS truncated,
-               metadata ? 'redacted' AS redacted, content = '' AS empty
-        FROM ros_messages
+        SELECT event_id, role, tool_name, tool_args, md5(said) AS digest, left(said, %s) AS head,
+               md5(tool_result) AS result_digest, left(tool_result, %s) AS result_head,
+               coalesce(metadata ->> 'truncated', '') = 'true' AS truncated, metadata ? 'redacted' AS redacted
+        FROM ros_messages, ros_captured_content(content, metadata) AS said
         WHERE conversation_id = (
                   SELECT id FROM ros_conversations WHERE session_hash = md5(%s)::uuid AND agent = %s)
           AND event_id = ANY(%s)
         """,
-        [session.session_key, session.agent, list(event_ids)],
+        [_HEAD, _HEAD, session.session_key, session.agent, list(event_ids)],
     )
 
 
-def _found_rows(answer: Cursor[DictRow]) -> dict[str, _Stored]:
+def _found_rows(answer: Cursor[DictRow]) -> dict[str, _Saying]:
     return {
-        row["event_id"]: _Stored(row["digest"], row["awaits_result"], row["truncated"], row["redacted"], row["empty"])
+        row["event_id"]: _Saying(
+            row["role"],
+            _Text(row["digest"], row["head"]),
+            row["tool_name"],
+            row["tool_args"],
+            None if row["result_digest"] is None else _Text(row["result_digest"], row["result_head"]),
+            truncated=row["truncated"],
+            redacted=row["redacted"],
+        )
         for row in answer
     }
 
 
 def _possible_clashes(
-    rows: Sequence[_Row], items: Sequence[MessageRecord | ToolResult], stored: Mapping[str, _Stored]
+    rows: Sequence[_Row], items: Sequence[MessageRecord | ToolResult], stored: Mapping[str, _Saying]
 ) -> set[str]:
     """The ids of rows that may have to be kept beside another one: their own id is taken, perhaps by other words."""
     clashes: set[str] = set()
     taken: set[str] = set()
     for row, item in zip(rows, items, strict=True):
-        if isinstance(item, ToolResult):
-            taken.add(result_event_id(row.event_id))
-        else:
-            there = stored.get(row.event_id)
-            if row.event_id in taken or (there is not None and not _says_the_same(row, there)):
-                clash = _clash_id(row)
-                clashes.add(clash)
-                taken.add(clash)
-        taken.add(row.event_id)
+        orphan = result_event_id(row.event_id) if isinstance(item, ToolResult) else None
+        there = stored.get(row.event_id) or stored.get(orphan or "")
+        differs = there is not None and not (
+            _saying(row).repeats(there) if orphan is None else _saying(row).result_repeats(there)
+        )
+        if differs or row.event_id in taken:
+            clashes.add(_clash_id(row))
+        taken |= {row.event_id} if orphan is None else {row.event_id, orphan}
     return clashes
 
 
 def _plan(
     rows: Sequence[_Row],
     items: Sequence[MessageRecord | ToolResult],
-    stored: Mapping[str, _Stored],
+    stored: Mapping[str, _Saying],
     *,
     keep_clashes: bool,
 ) -> _Plan:
@@ -466,50 +558,47 @@ def _plan(
     return plan
 
 
-def _plan_message(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
-    pending = plan.inserts.get(row.event_id)
-    there = stored.get(row.event_id)
-    if pending is None and there is None:
+def _there(plan: _Plan, event_id: str, stored: Mapping[str, _Saying]) -> _Saying | None:
+    """What stands under an id, or will when the batch is written."""
+    pending = plan.inserts.get(event_id)
+    return stored.get(event_id) if pending is None else _saying(pending)
+
+
+def _plan_message(plan: _Plan, row: _Row, stored: Mapping[str, _Saying]) -> None:
+    there = _there(plan, row.event_id, stored)
+    if there is None:
         plan.inserts[row.event_id] = row
         return
-    if pending is not None:
-        same = _digest(pending.role, pending.content) == _digest(row.role, row.content)
-    else:
-        assert there is not None
-        same = _says_the_same(row, there)
-    if not same:
+    saying = _saying(row)
+    if not saying.repeats(there):
         _plan_clash(plan, row, stored)
-    elif row.tool_result is not None:
-        _plan_fill(plan, row, stored)
+        return
+    _plan_whole(plan, row, saying, stored)
+    if row.tool_result is not None:
+        _plan_fill(plan, row, there)
     else:
         plan.known += 1
 
 
-def _says_the_same(row: _Row, there: _Stored) -> bool:
-    """Whether a row repeats one that is stored; a text that was cut, redacted or left out is not held against it."""
-    return (
-        there.truncated
-        or there.redacted
-        or "redacted" in row.metadata
-        or bool(row.metadata.get("truncated"))
-        or row.content == ""
-        or there.digest == _digest(row.role, row.content)
-    )
-
-
-def _plan_result(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
-    if row.event_id in plan.inserts or row.event_id in stored:
-        _plan_fill(plan, row, stored)
-        return
-    orphan = result_event_id(row.event_id)
-    row.event_id = orphan
-    if orphan in stored or orphan in plan.inserts:
+def _plan_result(plan: _Plan, row: _Row, stored: Mapping[str, _Saying]) -> None:
+    saying = _saying(row)
+    call, orphan_id = _there(plan, row.event_id, stored), result_event_id(row.event_id)
+    orphan = _there(plan, orphan_id, stored)
+    if call is not None and saying.result_repeats(call):
+        _plan_whole(plan, row, saying, stored)
+        _plan_fill(plan, row, call)
+    elif orphan is not None and saying.result_repeats(orphan):
+        # It came before its call did.
+        row.event_id = orphan_id
         plan.known += 1
-        return
-    plan.inserts[orphan] = row
+    elif call is not None or orphan is not None:
+        _plan_clash(plan, row, stored)
+    else:
+        row.event_id = orphan_id
+        plan.inserts[orphan_id] = row
 
 
-def _plan_fill(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
+def _plan_fill(plan: _Plan, row: _Row, there: _Saying) -> None:
     """A result for a row that is there: merged into it when it still waits for one, else known."""
     assert row.tool_result is not None
     pending = plan.inserts.get(row.event_id)
@@ -523,11 +612,23 @@ def _plan_fill(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
         pending.metadata.pop("pending_result", None)
         return
     plan.known += 1
-    if pending is None and stored[row.event_id].awaits_result and row.event_id not in plan.fills:
+    if pending is None and there.result is None and row.event_id not in plan.fills:
         plan.fills[row.event_id] = (row.tool_result, {**metadata, "pending_result": False})
 
 
-def _plan_clash(plan: _Plan, row: _Row, stored: Mapping[str, _Stored]) -> None:
+def _plan_whole(plan: _Plan, row: _Row, saying: _Saying, stored: Mapping[str, _Saying]) -> None:
+    """Keeps what a row says in full when what is stored of it was cut, as live capture does."""
+    there = stored.get(row.event_id)
+    if there is None or not there.truncated or saying.truncated or saying.redacted or there.redacted:
+        return
+    known = plan.wholes.get(row.event_id)
+    if known is None:
+        plan.wholes[row.event_id] = row
+    elif known.tool_result is None:
+        known.tool_result = row.tool_result
+
+
+def _plan_clash(plan: _Plan, row: _Row, stored: Mapping[str, _Saying]) -> None:
     clash = _clash_id(row)
     kept = clash in stored or clash in plan.inserts
     if not plan.keep_clashes and not kept:
@@ -605,11 +706,41 @@ def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tup
     connection.execute(
         """
         DELETE FROM ros_failures AS f USING ros_messages AS m
-        WHERE f.stage = 'message_embeddings' AND f.item = m.id::text
+        WHERE f.stage IN ('message_embeddings', 'tool_call_text') AND f.item = m.id::text
           AND m.conversation_id = %s AND m.event_id = ANY(%s)
         """,
         [conversation_id, list(fills)],
     )
+
+
+def _keep_whole(connection: Connection, conversation_id: UUID, rows: Mapping[str, _Row]) -> None:
+    if not rows:
+        return
+    values = [
+        (
+            row.content or None,
+            None if row.tool_args is None else Jsonb(row.tool_args),
+            row.tool_result,
+            conversation_id,
+            event_id,
+        )
+        for event_id, row in rows.items()
+        if row.content or row.tool_args is not None or row.tool_result is not None
+    ]
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            """
+            INSERT INTO ros_full_texts (message_id, content, tool_args, tool_result)
+            SELECT m.id, w.content, w.tool_args, w.tool_result
+            FROM (SELECT %s::text AS content, %s::jsonb AS tool_args, %s::text AS tool_result) AS w
+            JOIN ros_messages AS m ON m.conversation_id = %s AND m.event_id = %s
+            ON CONFLICT (message_id) DO UPDATE SET
+                content = coalesce(ros_full_texts.content, excluded.content),
+                tool_args = coalesce(ros_full_texts.tool_args, excluded.tool_args),
+                tool_result = coalesce(ros_full_texts.tool_result, excluded.tool_result)
+            """,
+            values,
+        )
 
 
 def _touch(connection: Connection, conversation_id: UUID, plan: _Plan, clock: _Clock, *, finalize: bool) -> None:

@@ -29,6 +29,10 @@ def open_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
             # One transaction, so that everything it answers is of the same moment.
             connection.execute("BEGIN")
             yield connection
+    except sqlite_source.DatabaseInUseError as error:
+        raise LcmSourceError(
+            f"{path} is locked or being written to by its program; stop that program, or run the command again."
+        ) from error
     except OSError as error:
         raise LcmSourceError(f"{path} can not be read: {error.strerror or error}.") from error
 

@@ -24,11 +24,24 @@ TOO_LONG = "line too long"
 NOT_JSON = "not JSON"
 NOT_AN_OBJECT = "not an object"
 CUT_SHORT = "cut short"
+TOO_DEEP = "nested too deeply"
 
 _STEP = 1024 * 1024
 
 #: Control characters inside strings are let through: they are what a careless writer meant to say.
 _DECODER = json.JSONDecoder(strict=False)
+
+
+def _number(digits: str) -> int | str:
+    """A whole number; as text when it has more digits than Python converts."""
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
+
+
+#: Slower, and asked only about what the other one gives up on.
+_PATIENT_DECODER = json.JSONDecoder(strict=False, parse_int=_number)
 
 _START = re.compile(r'\{\s*"')
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -158,7 +171,13 @@ def _records(text: str, number: int, *, ended: bool) -> Iterator[LineItem]:
         elif part.last and not ended:
             yield Incomplete(number)
         else:
-            yield Damaged(number, CUT_SHORT if text.startswith("{") else NOT_JSON)
+            yield Damaged(number, _what_is_wrong(text))
+
+
+def _what_is_wrong(text: str) -> str:
+    if _is_too_deep(text):
+        return TOO_DEEP
+    return CUT_SHORT if text.startswith("{") else NOT_JSON
 
 
 def _item(value: Any, number: int) -> Line | Damaged:
@@ -180,14 +199,36 @@ class _Lost:
 def _decode(text: str, start: int) -> tuple[_Whole | None, int]:
     """The JSON value that begins at `start` with the blanks behind it, else None and where it stopped making sense."""
     try:
-        value, end = _DECODER.raw_decode(text, start)
+        value, end = raw_decode(text, start)
     except json.JSONDecodeError as error:
         return None, max(error.pos, start)
-    except (ValueError, RecursionError):
-        # A number of more digits than Python converts, or a nesting deeper than its stack.
+    except RecursionError:
         return None, start
     blank = _BLANK.match(text, end)
     return _Whole(value, blank.end() if blank else end), end
+
+
+def raw_decode(text: str, start: int) -> tuple[Any, int]:
+    """The JSON value that begins at `start`, and where it ends.
+
+    Raises `json.JSONDecodeError`, or `RecursionError` when it is nested deeper than Python's stack.
+    """
+    try:
+        return _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return _PATIENT_DECODER.raw_decode(text, start)
+
+
+def _is_too_deep(text: str) -> bool:
+    try:
+        raw_decode(text, 0)
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return False
 
 
 class _Recovery:

@@ -19,6 +19,10 @@ from rivet_pipeline.transcripts.records import Advance, ReadItem
 #: How much of a file a reader is shown to recognise it.
 HEAD_BYTES = 64 * 1024
 
+#: What is open in a source that has not changed for this long, in seconds, is taken as given up. A tool may run for
+#: hours.
+ABANDONED_AFTER = 6 * 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -30,9 +34,18 @@ class Reading:
     #: Whether nobody writes the source any more. Of one that is still written, what has no mark of its own for its end
     #: is held back and reported as `Incomplete`, since it may go on.
     settled: bool = True
+    #: Whether nobody has written for so long that what is open stays open: a running tool, an answer without its end.
+    #: Until then it is held back too, since it would be told again when it is finished. Says nothing of a source that
+    #: is not settled.
+    abandoned: bool = True
     #: Whether to give `Paused` at the end, instead of ending, and to go on there when the next item is asked for.
     #: Only for readers that follow.
     follow: bool = False
+
+    @property
+    def given_up(self) -> bool:
+        """Whether what is marked as open is to be given as it is."""
+        return self.settled and self.abandoned
 
 
 @dataclass(frozen=True, slots=True)

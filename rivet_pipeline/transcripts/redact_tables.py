@@ -65,12 +65,13 @@ SUMMARIES = Table(
     owner="summary",
 )
 REVISIONS = Table("ros_summary_revisions", key=("summary_id", "revision"), texts=("content",))
+FULL_TEXTS = Table("ros_full_texts", key=("message_id",), texts=("content", "tool_result"), values=("tool_args",))
 FAILURES = Table("ros_failures", key=("stage", "item"), texts=("error",))
 IMPORT_FILES = Table("ros_import_files", key=("path_hash",), texts=("path",), values=("counts",))
 
 #: Every table that is gone through, in this order: what others are made from first, so that what is made from it
 #: meanwhile is still met.
-TABLES = (MESSAGES, CONVERSATIONS, SUMMARIES, REVISIONS, FAILURES, IMPORT_FILES)
+TABLES = (MESSAGES, FULL_TEXTS, CONVERSATIONS, SUMMARIES, REVISIONS, FAILURES, IMPORT_FILES)
 
 #: Every other column with text, and why a redaction does not change it. A test holds both lists against the schema.
 EXEMPT: Mapping[tuple[str, str], str] = {

@@ -61,9 +61,10 @@ def redact_text(text: str) -> tuple[str, Counts]:
 
 
 def redact_json(value: Any) -> tuple[Any, Counts]:
-    """The JSON value with every string redacted, at any depth. Keys stay; one that names a secret makes its value one.
+    """The JSON value with every string redacted, at any depth, and every key that holds a secret by its shape.
 
-    Keys are judged as names in a text are: `{"password": "…"}` loses a literal value and keeps `"${DB_PASSWORD}"`.
+    A key that names a secret stays and makes its value one, as a name in a text does: `{"password": "…"}` loses a
+    literal value and keeps `"${DB_PASSWORD}"`. Keys that would become the same are told apart by a `'` behind them.
     """
     counts: Counter[str] = Counter()
     redacted = _redact_value(value, counts, named=None)
@@ -137,8 +138,22 @@ def _redact_value(value: Any, counts: Counter[str], *, named: str | None) -> Any
     if isinstance(value, list | tuple):
         return [_redact_value(item, counts, named=named) for item in value]
     if isinstance(value, Mapping):
-        return {key: _redact_value(item, counts, named=_secret_name(str(key))) for key, item in value.items()}
+        return _redact_members(value, counts)
     return value
+
+
+def _redact_members(value: Mapping[Any, Any], counts: Counter[str]) -> dict[Any, Any]:
+    keys = [_counted(redact_text(key), counts) if isinstance(key, str) else key for key in value]
+    # Keys that stay have their names first, so that only new ones have to give way.
+    taken = {old for old, new in zip(value, keys, strict=True) if old == new}
+    members: dict[Any, Any] = {}
+    for (old, item), new in zip(value.items(), keys, strict=True):
+        if old != new:
+            while new in taken:
+                new += "'"
+            taken.add(new)
+        members[new] = _redact_value(item, counts, named=_secret_name(str(old)))
+    return members
 
 
 def _values_in(value: Any, *, named: str | None) -> Iterator[tuple[str, str]]:
@@ -152,6 +167,8 @@ def _values_in(value: Any, *, named: str | None) -> Iterator[tuple[str, str]]:
             yield from _values_in(item, named=named)
     elif isinstance(value, Mapping):
         for key, item in value.items():
+            if isinstance(key, str):
+                yield from ((secret.kind, key[secret.start : secret.end]) for secret in find_secrets(key))
             yield from _values_in(item, named=_secret_name(str(key)))
 
 

@@ -358,7 +358,9 @@ def _private(folder: Path) -> None:
     try:
         mode = folder.stat().st_mode
     except FileNotFoundError:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A mode is given to the last folder alone, and the one before is RIVETOS_HOME.
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         return
     if mode & 0o077:
         folder.chmod(0o700)

@@ -29,6 +29,11 @@ _MAX_LENGTH = 1_000_000_000
 #: A private copy is tried again when the harness wrote in the meantime.
 _COPIES = 3
 
+
+class DatabaseInUseError(OSError):
+    """The program that a database belongs to has locked it, or writes to it just now."""
+
+
 #: The length of a database's header, and what stands in it at offset 18 in WAL mode.
 _HEADER, _WAL = 100, 2
 
@@ -78,8 +83,8 @@ def open_sqlite(path: Path, max_value: int = _MAX_LENGTH) -> Iterator[sqlite3.Co
     """A connection that sees what was committed, the write-ahead log included, and writes nothing.
 
     Rows come as `sqlite3.Row`, of at most `max_value` bytes (see `fetch`); bytes in texts that are not UTF-8 become
-    U+FFFD. Raises `OSError` when the file can not be read now, being cut off, or locked by the harness, or damaged;
-    also when that turns out while it is read.
+    U+FFFD. Raises `OSError` when the file can not be read now, being cut off or damaged, and `DatabaseInUseError` when
+    the harness has locked it or writes to it; also when that turns out while it is read.
     """
     with _readable(path) as connection:
         connection.row_factory = sqlite3.Row
@@ -101,12 +106,14 @@ def _readable(path: Path) -> Iterator[sqlite3.Connection]:
         stack.callback(connection.close)
         yield connection
         if before is not None and file_state(path) != before:
-            raise OSError("the SQLite database was written to while it was read; it is read again the next time")
+            raise DatabaseInUseError(
+                "the SQLite database was written to while it was read; it is read again the next time"
+            )
 
 
 def _refused(error: sqlite3.Error) -> OSError:
     if _is_locked(error):
-        return OSError("the harness has locked the SQLite database; it is read the next time")
+        return DatabaseInUseError("the harness has locked the SQLite database; it is read the next time")
     return OSError(f"not a sound SQLite database: {error}")
 
 
@@ -180,7 +187,7 @@ def _private_copy(path: Path) -> Iterator[Path]:
             if _with_sidecars(path) == before:
                 yield copy
                 return
-    raise OSError("the SQLite database is being written; it is read the next time")
+    raise DatabaseInUseError("the SQLite database is being written; it is read the next time")
 
 
 def _with_sidecars(path: Path) -> SourceState:

@@ -17,10 +17,10 @@ import psycopg
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import RivetError, StoreUnavailableError
-from rivet_pipeline.transcripts.importer import SETTLED_AFTER, Importer, shown, walk
+from rivet_pipeline.transcripts.importer import DEFECTS, SETTLED_AFTER, Importer, shown, walk
 from rivet_pipeline.transcripts.lines import COMPRESSIONS
 from rivet_pipeline.transcripts.readers import detect
-from rivet_pipeline.transcripts.reading import Reader, SourceState
+from rivet_pipeline.transcripts.reading import ABANDONED_AFTER, Reader, SourceState
 from rivet_pipeline.transcripts.records import Paused, ReadItem
 from rivet_pipeline.transcripts.reports import FileReport, ImportReport
 
@@ -92,6 +92,8 @@ class _Source:
     changed_at: float = 0.0
     #: Whether it is to be read once more when it has rested, because its end was open or only followed.
     unfinished: bool = False
+    #: Whether it was read as one that has settled since it last changed, so that only what is open is left.
+    settled: bool = False
     follower: _Follower | None = None
 
 
@@ -151,6 +153,8 @@ class Watcher:
             reader, problem = detect(path), None
         except OSError as error:
             reader, problem = None, error.strerror or str(error)
+            # To be tried again, whatever its size.
+            size = -1
         self._sources[path] = _Source(path.resolve(), reader, size=size)
         if problem is not None:
             self._complain(path, problem)
@@ -171,13 +175,17 @@ class Watcher:
             return True
         if source.unfinished and now - source.changed_at > self._rest(source):
             source.follower = None
-            self._import(source, importer)
-            source.unfinished = False
+            # After the last time there is nothing that more rest could finish.
+            last = source.settled
+            source.unfinished = self._import(source, importer).status == "incomplete" and not last
+            source.settled = True
             return True
         return False
 
     @staticmethod
     def _rest(source: _Source) -> float:
+        if source.settled:
+            return ABANDONED_AFTER
         return CLOSE_AFTER if source.follower is not None else SETTLED_AFTER
 
     def _store(self, source: _Source, state: SourceState, importer: Importer) -> None:
@@ -185,10 +193,11 @@ class Watcher:
         if source.stored is None and importer.unchanged(source.path, state):
             source.stored = state
             return
-        growing = time.time() - source.changed_at < CLOSE_AFTER
+        rested = time.time() - source.changed_at
+        growing, source.settled = rested < CLOSE_AFTER, rested >= SETTLED_AFTER
         if source.reader.follows and growing and source.path.suffix not in COMPRESSIONS:
             self._follow(source, source.reader, state, importer)
-            source.unfinished = True
+            source.unfinished, source.settled = True, False
         else:
             source.unfinished = self._import(source, importer).status == "incomplete"
         source.stored = state
@@ -203,6 +212,8 @@ class Watcher:
             source.follower = follower
         except OSError as error:
             self._complain(source.path, error.strerror or str(error))
+        except DEFECTS as error:
+            self._complain(source.path, f"{type(error).__name__}: {error}")
 
     def _make_room(self) -> None:
         open_ones = [source for source in self._sources.values() if source.follower is not None]

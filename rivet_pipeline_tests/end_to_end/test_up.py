@@ -28,6 +28,18 @@ query($key: AssetKeyInput!) {
 }
 """
 
+_MATERIALIZED = """
+query($key: AssetKeyInput!, $days: [String!]) {
+  assetNodeOrError(assetKey: $key) {
+    ... on AssetNode {
+      assetMaterializations(partitions: $days, limit: 1) {
+        metadataEntries { label ... on UrlMetadataEntry { url } }
+      }
+    }
+  }
+}
+"""
+
 _BACKFILL = """
 mutation($params: LaunchBackfillParams!) {
   launchPartitionBackfill(backfillParams: $params) {
@@ -100,12 +112,38 @@ def test_one_command_ends_with_an_answer_and_both_addresses(up: Up) -> None:
 def test_dagster_shows_the_days_as_materialised_partitions(up: Up) -> None:
     days = up.rows("SELECT count(DISTINCT day) AS days FROM ros_conversations")[0]["days"]
     assert days >= 10
-    for asset in ("messages", "message_embeddings", "leaf_summaries", "root_summaries", "summary_embeddings"):
+    for asset in (
+        "messages",
+        "tool_call_text",
+        "message_embeddings",
+        "leaf_summaries",
+        "root_summaries",
+        "summary_embeddings",
+    ):
         node = up.graphql(_PARTITIONS, key={"path": [asset]})["assetNodeOrError"]
         assert node["partitionStats"]["numMaterialized"] >= days, asset
         assert node["partitionStats"]["numFailed"] == 0, asset
     kinds = up.rows("SELECT kind, count(*) AS n FROM ros_summaries GROUP BY kind")
     assert {row["kind"] for row in kinds} == {"leaf", "branch", "root"}
+
+
+def test_every_tool_call_is_told_and_a_day_links_to_its_words(up: Up) -> None:
+    (calls,) = up.rows(
+        """SELECT count(*) AS n, count(*) FILTER (WHERE content = '') AS untold,
+                  count(*) FILTER (WHERE metadata ? 'content_made_by') AS told
+           FROM ros_messages WHERE tool_name IS NOT NULL"""
+    )
+    assert calls["n"] > 100
+    assert calls["untold"] == 0
+    assert calls["told"] > 100
+    materialized = up.graphql(_MATERIALIZED, key={"path": ["leaf_summaries"]}, days=["2026-09-29"])
+    (latest,) = materialized["assetNodeOrError"]["assetMaterializations"]
+    links = [entry["url"] for entry in latest["metadataEntries"] if entry["label"] == "lineage"]
+    assert len(links) == 1
+    assert links[0].startswith(up.api)
+    lineage = httpx.get(links[0], timeout=30).json()
+    assert lineage["summary"]["kind"] == "leaf"
+    assert len(lineage["summary"]["messages"]) == lineage["summary"]["messageCount"]
 
 
 def test_captured_words_become_memory_by_themselves(up: Up) -> None:

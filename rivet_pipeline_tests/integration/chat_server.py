@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-GOOD = "**Deployment**\n- 2026-04-18T12:00Z opus/user: the service was deployed and the users were told about it."
+#: A sound summary of anything: without identifiers there is none that its sources could lack.
+GOOD = "**Deployment**\n- opus/user: the service was deployed and the users were told about it."
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One scripted answer. A `bytes` body is sent as it is; `None` closes the connection without an answer."""
+    """One scripted answer. A `bytes` body is sent as it is.
+
+    `hang_up` closes the connection without an answer, `reset_after` resets it behind so many bytes of the body, `drip`
+    sends one byte of the body at a time with so many seconds between.
+    """
 
     body: Any = None
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     hang_up: bool = False
+    reset_after: int | None = None
+    drip: float = 0.0
 
 
 def says(text: str | None, *, finish: str = "stop", **message: Any) -> Reply:
@@ -70,7 +80,25 @@ def chat_server(script: Script) -> Iterator[ChatServer]:
                 self.send_header(name, value)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            try:
+                self._send(reply, body)
+            except OSError:
+                # The client has heard enough.
+                self.close_connection = True
+
+        def _send(self, reply: Reply, body: bytes) -> None:
+            if reply.reset_after is not None:
+                self.wfile.write(body[: reply.reset_after])
+                self.wfile.flush()
+                # Closed with a reset instead of an orderly end.
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.close()
+            elif reply.drip:
+                for byte in body:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(reply.drip)
+            else:
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass

@@ -17,6 +17,8 @@ from rivet_pipeline.models.embedder import WordLlamaEmbedder
 from rivet_pipeline.models.protocols import ModelError, Vectors
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.summaries.types import SummaryDraft, SummaryRequest
+from rivet_pipeline.tool_calls.render import Renderer
+from rivet_pipeline.tool_calls.types import Sentence, ToolCall
 from rivet_pipeline.transcripts.ingest import write_batch
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
 
@@ -61,16 +63,36 @@ class CountingSummarizer:
         return ExtractiveSummarizer().summarize(request)
 
 
+class CountingWriter:
+    """The rendering, counted. As a model when `asks_a_model`; `down` and `poison` are those of the embedder."""
+
+    def __init__(self) -> None:
+        self.name = "rendering-1"
+        self.asks_a_model = False
+        self.asked: list[ToolCall] = []
+        self.down = False
+        self.poison: str | None = None
+
+    def write(self, call: ToolCall) -> Sentence:
+        self.asked.append(call)
+        if self.down:
+            raise ModelError("transient", "http-503", "busy")
+        if self.poison is not None and self.poison in str(call.args):
+            raise ModelError("content", "refusal", "would rather not")
+        return Renderer().write(call)
+
+
 class CountingModels(Models):
-    """Both, in place of the configured ones."""
+    """All of them, in place of the configured ones."""
 
     def __init__(self) -> None:
         self.embedder: CountingEmbedder = CountingEmbedder()
         self.summarizer: CountingSummarizer = CountingSummarizer()
+        self.writer: CountingWriter = CountingWriter()
 
     @property
     def calls(self) -> int:
-        return len(self.embedder.texts) + len(self.summarizer.requests)
+        return len(self.embedder.texts) + len(self.summarizer.requests) + len(self.writer.asked)
 
 
 class Pipeline:
@@ -126,6 +148,35 @@ def capture(
     ]
     session_record = SessionRecord(session_key=session, agent="opus", channel="test")
     return write_batch(connection, session_record, records, first_day=FIRST_DAY).conversation_id
+
+
+def capture_calls(
+    connection: Connection,
+    session: str = "test:1",
+    *,
+    count: int = 10,
+    day: date = DAY,
+    result: str | None = "fine",
+    first: int = 0,
+    settings: Row | None = None,
+    **metadata: Any,
+) -> UUID:
+    """Tool calls without words of their own, a second apart; `result=None`: none has come yet."""
+    began = datetime(day.year, day.month, day.day, 9, tzinfo=UTC)
+    records = [
+        MessageRecord(
+            event_id=f"call-{number}",
+            role="tool",
+            tool_name="Bash",
+            tool_args={"command": f"make part-{number}", "description": f"Build part {number}"},
+            tool_result=result,
+            metadata={"kind": "tool"} | metadata,
+            created_at=began + timedelta(seconds=number),
+        )
+        for number in range(first, first + count)
+    ]
+    record = SessionRecord(session_key=session, agent="opus", channel="test", settings=settings or {})
+    return write_batch(connection, record, records, first_day=FIRST_DAY).conversation_id
 
 
 def materializations(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.stages import STAGES
 from rivet_pipeline.summaries import compact
-from rivet_pipeline_tests.integration.pipeline import DAY, Pipeline, capture, materializations
+from rivet_pipeline_tests.integration.pipeline import DAY, Pipeline, capture, capture_calls, materializations
 
 NEXT = DAY + timedelta(days=1)
 QUIET = DAY + timedelta(days=2)
@@ -198,6 +198,86 @@ def test_the_jobs_for_parts_of_the_graph_do_their_part(pipeline: Pipeline, job: 
     assert counts["messages"] == 10
     assert (counts["summaries"] > 0) == ("summaries" in made)
     assert counts["embeddings"] == (10 if job == "reembed_days" else counts["summaries"])
+
+
+def test_tool_calls_are_told_and_embedded_in_the_same_run(pipeline: Pipeline) -> None:
+    capture_calls(pipeline.connection, "test:1", count=10)
+    capture_calls(pipeline.connection, "test:2", count=4, day=NEXT, result=None)
+    result = pipeline.run(DAY, NEXT)
+    assert result.success
+    told = materializations(result, "tool_call_text")
+    assert [told[str(day)]["rows_written"] for day in (DAY, NEXT)] == [10, 4]
+    assert [told[str(day)]["dagster/row_count"] for day in (DAY, NEXT)] == [10, 4]
+    assert (told[str(DAY)]["model"], told[str(DAY)]["model_calls"], told[str(DAY)]["failures"]) == ("rendering-1", 0, 0)
+    assert "Ran `make part-0` in the shell (Build part 0).\nfine" in pipeline.models.embedder.texts
+    # Not once before, as a bare call.
+    assert not [text for text in pipeline.models.embedder.texts if text.startswith("Bash: ")]
+    assert pipeline.pending() == set()
+    counts, calls = pipeline.counts(), pipeline.models.calls
+    again = pipeline.run(DAY, NEXT)
+    assert (pipeline.counts(), pipeline.models.calls) == (counts, calls)
+    assert materializations(again, "tool_call_text")[str(DAY)]["rows_written"] == 0
+
+
+def test_a_model_for_tool_calls_that_is_down_holds_up_no_other_stage(pipeline: Pipeline) -> None:
+    capture_calls(pipeline.connection, "test:1", count=10)
+    pipeline.models.writer.asks_a_model = pipeline.models.writer.down = True
+    result = pipeline.run(DAY)
+    assert result.success
+    told = materializations(result, "tool_call_text")[str(DAY)]
+    assert (told["rows_written"], told["failures"], told["model_calls"]) == (0, 1, 1)
+    assert pipeline.counts() == {"messages": 10, "summaries": 1, "embeddings": 11, "failures": 1, "revisions": 0}
+    pipeline.models.writer.down = False
+    pipeline.retry_now()
+    pipeline.models.summarizer.requests.clear()
+    pipeline.run(DAY)
+    assert pipeline.counts() == {"messages": 10, "summaries": 1, "embeddings": 11, "failures": 0, "revisions": 0}
+    assert pipeline.models.summarizer.requests == []
+    assert pipeline.pending() == set()
+
+
+def test_the_job_for_tool_calls_does_them_and_their_vectors(pipeline: Pipeline) -> None:
+    capture_calls(pipeline.connection, "test:1", count=10)
+    assert pipeline.run(DAY, job="tell_calls_days").success
+    assert pipeline.counts() == {"messages": 10, "summaries": 0, "embeddings": 10, "failures": 0, "revisions": 0}
+    assert pipeline.rows("SELECT count(*) AS n FROM ros_messages WHERE content = ''") == [{"n": 0}]
+
+
+def test_a_job_makes_what_failed_due_again(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:bad", count=10, word="arsenic")
+    pipeline.models.summarizer.poison = pipeline.models.embedder.poison = "arsenic"
+    pipeline.run(DAY)
+    job = pipeline.defs.resolve_job_def("retry_failed")
+
+    def retry(**config: object) -> int:
+        ran = job.execute_in_process(
+            instance=pipeline.instance, run_config={"ops": {"retry_failed_items": {"config": config}}}
+        )
+        assert ran.success
+        return int(ran.output_for_node("retry_failed_items"))
+
+    blocked = "SELECT stage, count(*) AS n FROM ros_blocked_items GROUP BY stage ORDER BY stage"
+    everything = pipeline.rows(blocked)
+    assert everything == [{"stage": "leaf_summaries", "n": 1}, {"stage": "message_embeddings", "n": 10}]
+    assert retry(task="leaf_summaries", dry_run=True) == 1
+    assert retry(task="all", error="no such words") == 0
+    assert pipeline.rows(blocked) == everything
+    assert retry(task="leaf_summaries", error="RATHER not") == 1
+    assert pipeline.rows(blocked) == [{"stage": "message_embeddings", "n": 10}]
+    assert retry() == 11
+    assert pipeline.rows(blocked) == []
+    assert {"leaf_summaries", "message_embeddings"} <= pipeline.pending()
+
+
+def test_each_days_summaries_link_to_the_words_of_the_newest(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1", count=20)
+    capture(pipeline.connection, "test:2", count=1, day=NEXT)
+    result = pipeline.run(DAY, NEXT)
+    leaves = materializations(result, "leaf_summaries")
+    (newest,) = pipeline.rows("SELECT id FROM ros_summaries ORDER BY seq DESC LIMIT 1")
+    assert leaves[str(DAY)]["lineage"] == f"http://127.0.0.1:5174/api/memory/lineage/{newest['id']}"
+    assert "lineage" not in leaves[str(NEXT)]
+    assert "lineage" not in materializations(result, "branch_summaries")[str(DAY)]
 
 
 def test_the_lexicon_counts_what_came(pipeline: Pipeline) -> None:

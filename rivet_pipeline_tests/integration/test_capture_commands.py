@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import SecretStr
 from rich.console import Console
 
 from rivet_pipeline.cli.up import _replay_spool
@@ -85,6 +86,16 @@ def test_a_spool_is_listed_and_sent(run: Run, spool: Spool, api: str) -> None:
     assert "2 still waiting: http://127.0.0.1:9 can not be reached" in " ".join(away.out.split())
     sent = run("spool", "replay", RIVETOS_API_URL=api)
     assert (sent.code, sent.out) == (0, "2 sent.\n")
+
+
+def test_a_token_that_is_missing_is_said_in_one_sentence(
+    run: Run, spool: Spool, database_url: str, tmp_path: Path
+) -> None:
+    spool_one(spool, "one")
+    with running_api(Settings(home=tmp_path / "home", api_token=SecretStr("x" * 32)), database_url) as url:
+        said = " ".join(run("spool", "replay", RIVETOS_API_URL=url).out.split())
+    assert "1 still waiting: answered 401: " in said
+    assert said.endswith("RIVETOS_API_TOKEN.")
 
 
 def test_what_was_refused_is_listed_with_its_reason_and_can_be_tried_again(run: Run, spool: Spool, api: str) -> None:

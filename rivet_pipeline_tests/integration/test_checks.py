@@ -21,6 +21,13 @@ FAULTS = {
         INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content, created_at)
         SELECT conversation_id, event_id || '-again', agent, channel, role, content, created_at
         FROM ros_messages ORDER BY seq LIMIT 1""",
+    ("tool_call_text", "nothing_overdue"): """
+        INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, tool_name, tool_result)
+        SELECT id, 'untold', 'opus', 'test', 'tool', 'Bash', 'fine' FROM ros_conversations;
+        UPDATE ros_conversations SET revision = revision + 1""",
+    ("tool_call_text", "every_call_told"): """
+        INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, tool_name, tool_result)
+        SELECT id, 'untold', 'opus', 'test', 'tool', 'Bash', 'fine' FROM ros_conversations""",
     ("message_embeddings", "one_width"): """
         INSERT INTO ros_embedding_models (name, dimensions) VALUES ('unindexed', 256);
         INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end,
@@ -50,6 +57,7 @@ FAULTS = {
         (stage, "nothing_failing"): f"""
         INSERT INTO ros_failures (stage, item, cause, error) VALUES ('{stage}', 'some', 'content', 'no')"""
         for stage in (
+            "tool_call_text",
             "message_embeddings",
             "leaf_summaries",
             "branch_summaries",
@@ -77,6 +85,13 @@ FAULTS = {
         FROM ros_summaries WHERE kind = 'branch'""",
     ("leaf_summaries", "grounded"): "UPDATE ros_summaries SET grounding = 0.5 WHERE kind = 'leaf'",
     ("branch_summaries", "grounded"): "UPDATE ros_summaries SET grounding = 0.5 WHERE kind = 'branch'",
+    ("leaf_summaries", "covered"): "UPDATE ros_summaries SET coverage = 0.3 WHERE kind = 'leaf'",
+    ("branch_summaries", "covered"): "UPDATE ros_summaries SET coverage = 0.3 WHERE kind = 'branch'",
+    ("root_summaries", "covered"): """
+        INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
+                                   pipeline_version, input_hash, coverage)
+        SELECT conversation_id, 'root', content, 10, earliest_at, latest_at, model, 5, 'x', 0.2
+        FROM ros_summaries WHERE kind = 'branch'""",
     ("root_summaries", "grounded"): """
         INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
                                    pipeline_version, input_hash, grounding)
@@ -84,7 +99,15 @@ FAULTS = {
         FROM ros_summaries WHERE kind = 'branch'""",
 }
 #: What stops nobody's work while it is put right.
-WARNINGS = {"nothing_overdue", "nothing_failing", "nothing_stale", "grounded", "no_duplicate_events"}
+WARNINGS = {
+    "every_call_told",
+    "nothing_overdue",
+    "nothing_failing",
+    "nothing_stale",
+    "grounded",
+    "covered",
+    "no_duplicate_events",
+}
 
 
 @pytest.fixture(autouse=True)

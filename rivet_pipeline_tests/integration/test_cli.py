@@ -386,8 +386,15 @@ def test_doctor_asks_the_chat_server_for_its_models(run: Run, models: HTTPServer
         **ports(),
     }
     assert verdicts(run("doctor", "--json", **chat))["chat server"] == "fail"
-    chat["RIVETOS_COMPACTOR_API_KEY"] = "key"
+    command = chat | {"RIVETOS_COMPACTOR_TOKEN_COMMAND": "printf key"}
+    assert verdicts(run("doctor", "--json", **command))["chat server"] == "ok"
+    command["RIVETOS_COMPACTOR_TOKEN_COMMAND"] = "false"
+    assert verdicts(run("doctor", "--json", **command))["chat server"] == "fail"
+    chat |= {"RIVETOS_COMPACTOR_API_KEY": "key", "RIVETOS_COMPACTOR_TOKEN_COMMAND": ""}
     assert verdicts(run("doctor", "--json", **chat))["chat server"] == "ok"
+    chat["RIVETOS_COMPACTOR_FALLBACKS"] = "nowhere"
+    assert verdicts(run("doctor", "--json", **chat))["chat server"] == "fail"
+    chat["RIVETOS_COMPACTOR_FALLBACKS"] = ""
     chat["RIVETOS_COMPACTOR_MODEL"] = "another"
     assert verdicts(run("doctor", "--json", **chat))["chat server"] == "warn"
 

@@ -23,11 +23,18 @@ from rivet_pipeline.definitions import build_defs, default_jobs, default_schedul
 from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.shipped import shipped
 from rivet_pipeline.stages import STAGES
-from rivet_pipeline.versions import EMBEDDING_VERSION, LEXICON_VERSION, MESSAGES_VERSION, SUMMARY_PIPELINE_VERSION
+from rivet_pipeline.versions import (
+    EMBEDDING_VERSION,
+    LEXICON_VERSION,
+    MESSAGES_VERSION,
+    SUMMARY_PIPELINE_VERSION,
+    TOOL_TEXT_VERSION,
+)
 
 DEPENDENCIES = {
     "messages": set(),
-    "message_embeddings": {"messages"},
+    "tool_call_text": {"messages"},
+    "message_embeddings": {"messages", "tool_call_text"},
     "leaf_summaries": {"messages"},
     "branch_summaries": {"leaf_summaries"},
     "root_summaries": {"branch_summaries"},
@@ -36,6 +43,7 @@ DEPENDENCIES = {
 }
 GROUPS = {
     "messages": "transcripts",
+    "tool_call_text": "transcripts",
     "message_embeddings": "embeddings",
     "leaf_summaries": "summaries",
     "branch_summaries": "summaries",
@@ -45,6 +53,7 @@ GROUPS = {
 }
 KINDS = {
     "messages": {"postgres"},
+    "tool_call_text": {"postgres"},
     "message_embeddings": {"postgres", "pgvector"},
     "leaf_summaries": {"postgres", "llm"},
     "branch_summaries": {"postgres", "llm"},
@@ -54,6 +63,7 @@ KINDS = {
 }
 VERSIONS = {
     "messages": str(MESSAGES_VERSION),
+    "tool_call_text": f"{TOOL_TEXT_VERSION}/rendering-1",
     "message_embeddings": f"{EMBEDDING_VERSION}/wordllama-l2-supercat-256",
     "leaf_summaries": f"{SUMMARY_PIPELINE_VERSION}/extractive-1",
     "branch_summaries": f"{SUMMARY_PIPELINE_VERSION}/extractive-1",
@@ -149,7 +159,7 @@ def test_two_definitions_do_not_share_what_tests_hand_in() -> None:
 def test_asset_bodies_are_short() -> None:
     lengths = dict(bodies())
     # The levels of the summary tree share one function, and so do the two kinds of vectors.
-    assert {"messages", "level", "vectors", "lexicon"} <= set(lengths)
+    assert {"messages", "tool_call_text", "level", "vectors", "lexicon"} <= set(lengths)
     assert {name: length for name, length in lengths.items() if length > 25} == {}
 
 

@@ -97,7 +97,7 @@ def laid(shared_data: Path, name: str, folder: Path) -> Path:
         shutil.copytree(tree, folder / tree.name, copy_function=shutil.copyfile)
         for path in (folder / tree.name).rglob("*"):
             path.chmod(0o700 if path.is_dir() else 0o600)
-            os.utime(path, (time.time() - 3600, time.time() - 3600))
+            os.utime(path, (time.time() - 7 * 3600, time.time() - 7 * 3600))
         return folder / tree.name / source.relative_to(tree)
     shutil.copyfile(source, folder / source.name)
     return folder / source.name
@@ -147,7 +147,7 @@ def test_a_sample_that_was_cut_is_stored_as_if_it_never_had_been(
     path.write_bytes(data[:cut])
     import_paths(database_url, [path], first_day=FIRST_DAY, max_line=1 << 26, agent="cut")
     path.write_bytes(data)
-    rested = time.time() - 3600
+    rested = time.time() - 7 * 3600
     os.utime(path, (rested, rested))
     for agent in ("cut", "clean"):
         report = import_paths(database_url, [path], first_day=FIRST_DAY, max_line=1 << 26, agent=agent)

@@ -29,10 +29,13 @@ from rivet_pipeline.transcripts.full_payload import (
     load_message,
     memory_get_full,
 )
+from rivet_pipeline.transcripts.importer import import_paths
 from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, write_batch
 from rivet_pipeline.transcripts.readers import READERS, detect
 from rivet_pipeline.transcripts.reading import Reading
 from rivet_pipeline.transcripts.records import Message, MessageRecord, SessionRecord, ToolResult
+from rivet_pipeline.transcripts.redact_rules import literal_rule
+from rivet_pipeline.transcripts.redact_stored import Who, redact_everywhere
 from rivet_pipeline_tests.api_server import running_api
 
 FIRST_DAY = date(2022, 11, 1)
@@ -197,6 +200,26 @@ def test_a_file_that_has_changed(connection: Connection, cut: tuple[Any, Path]) 
     assert outcome(connection, message_id)[0] == "changed"
     path.write_text("")
     assert outcome(connection, message_id)[0] == "changed"
+
+
+def test_a_file_that_has_changed_behind_the_stored_beginning(connection: Connection, tmp_path: Path) -> None:
+    path = write(tmp_path / "s1.jsonl", LINES["claude-code"])
+    capture(connection, path)
+    payloads = {row: get(connection, row) for row in cut_rows(connection)}
+    content = next(row for row, found in payloads.items() if found.message.event_id == "u2")
+    result = next(row for row, found in payloads.items() if "tool_result" in parts(found))
+    other = claude_lines()
+    other[1]["message"]["content"] = LONG + "🚀"
+    other[3]["message"]["content"][0]["content"][0]["text"] = RESULT[:-7]
+    write(path, other)
+    status, text = outcome(connection, content)
+    assert status == "changed"
+    assert f"content: {utf16_units(LONG) + 2:,} instead of {utf16_units(LONG):,}" in text
+    payload = get(connection, result)
+    assert (payload.status, payload.sections[-1].recovered) == ("changed", False)
+    assert f"tool_result: {len(RESULT) - 7:,} instead of {len(RESULT):,}" in str(payload.problem)
+    write(path, LINES["claude-code"])
+    assert {get(connection, row).status for row in (content, result)} == {"recovered"}
 
 
 def test_a_message_is_found_wherever_it_stands_now(connection: Connection, cut: tuple[Any, Path]) -> None:
@@ -419,3 +442,42 @@ def test_rows_of_every_sample_are_read_back(connection: Connection, shared_data:
             harnesses[reader.harness] += read_back(connection, path, of_each=5)
     assert harnesses.keys() <= {reader.harness for reader in READERS}
     assert min(harnesses["claude-code"], harnesses["codex"]) > 20
+
+
+@pytest.mark.parametrize("harness", list(LINES))
+def test_what_live_capture_cut_is_kept_whole_once_its_transcript_is_imported(
+    database_url: str, connection: Connection, tmp_path: Path, harness: str
+) -> None:
+    path = write(tmp_path / NAMES[harness], LINES[harness])
+    capture(connection, path)
+    cut_ones = cut_rows(connection)
+    before = connection.execute("SELECT count(*) AS n FROM ros_messages").fetchone()
+    agent = connection.execute("SELECT agent FROM ros_conversations").fetchone()
+    assert agent is not None
+    for _ in range(2):
+        import_paths(database_url, [path], first_day=FIRST_DAY, max_line=1 << 26, agent=agent["agent"])
+        connection.execute("TRUNCATE ros_import_files")
+    assert connection.execute("SELECT count(*) AS n FROM ros_messages").fetchone() == before
+    path.unlink()
+    found = [get(connection, message_id) for message_id in cut_ones]
+    assert {payload.status for payload in found} == {"kept"}
+    texts = {text for payload in found for text in parts(payload).values()}
+    assert {LONG, RESULT} <= texts
+
+
+def test_taking_a_secret_out_of_a_message_forgets_its_full_text(
+    database_url: str, connection: Connection, tmp_path: Path
+) -> None:
+    secret = "ghp_" + "aB3dE5fG7h" * 3 + "Xy12z9"
+    long = [{**line} for line in claude_lines()]
+    long[1] = json.loads(json.dumps(long[1]).replace("line 3999 ", f"{secret} "))
+    path = write(tmp_path / "s1.jsonl", long)
+    capture(connection, path)
+    agent = connection.execute("SELECT agent FROM ros_conversations").fetchone()
+    assert agent is not None
+    import_paths(database_url, [path], first_day=FIRST_DAY, max_line=1 << 26, agent=agent["agent"])
+    holding = "SELECT count(*) AS n FROM ros_full_texts WHERE strpos(content, %s) > 0"
+    assert connection.execute(holding, [secret]).fetchone() == {"n": 1}
+    report = redact_everywhere(connection, literal_rule(secret), Who("tester"), apply=True)
+    assert report.rows == 1
+    assert connection.execute(holding, [secret]).fetchone() == {"n": 0}

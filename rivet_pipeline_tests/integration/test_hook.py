@@ -17,6 +17,7 @@ import pytest
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.transcripts import hook_jobs
+from rivet_pipeline.transcripts.hook_payloads import AGENTS
 from rivet_pipeline.transcripts.hook_queue import Job, Jobs
 from rivet_pipeline_tests.api_server import running_api
 from rivet_pipeline_tests.integration.test_live import SESSION, WHOLE
@@ -96,6 +97,7 @@ def test_an_empty_or_closed_input_and_no_harness_are_as_good(home: Path) -> None
     assert silent(hook(b"", home))
     assert silent(hook(None, home))
     assert silent(hook(b"{}", home, harness=""))
+    assert silent(hook(b"", home, harness="nonsense"))
     closed = subprocess.run(
         ["/bin/sh", "-c", f"{sys.executable} -m rivet_pipeline.cli.entry hook codex <&- >&- 2>&-"],
         env={**os.environ, "PYTHONPATH": str(ROOT), "RIVETOS_HOME": str(home)},
@@ -104,6 +106,9 @@ def test_an_empty_or_closed_input_and_no_harness_are_as_good(home: Path) -> None
     )
     assert closed.returncode == 0
     assert "empty" in log_of(home)
+    assert "unknown harness 'nonsense'; known are claude-code, codex, qwen-code" in log_of(home)
+    assert tuple(AGENTS) == hook_jobs.HARNESSES
+    assert home.stat().st_mode & 0o077 == 0
 
 
 def test_fifty_megabytes_are_taken_and_more_than_is_kept_is_read_to_its_end(home: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.errors import StoreUnavailableError
 from rivet_pipeline.transcripts.importer import import_paths
+from rivet_pipeline.transcripts.readers import claude_code
 from rivet_pipeline.transcripts.reports import ImportReport
 
 FIRST_DAY = date(2022, 11, 1)
@@ -254,6 +255,7 @@ import sys
 from datetime import date
 from pathlib import Path
 from rivet_pipeline.transcripts.importer import import_paths
+from rivet_pipeline.transcripts.readers import claude_code
 
 def show(path, done, total):
     print(done, flush=True)
@@ -293,6 +295,7 @@ import re, sys
 from datetime import date
 from pathlib import Path
 from rivet_pipeline.transcripts.importer import import_paths
+from rivet_pipeline.transcripts.readers import claude_code
 
 def peak():
     # The high-water mark of this program alone; ru_maxrss begins with that of the one that started it.
@@ -343,3 +346,44 @@ def test_every_sample_imports_and_a_second_import_adds_nothing(
     assert second.messages()["new"] == third.messages()["new"] == 0
     stored = connection.execute("SELECT count(*) AS stored FROM ros_messages").fetchone()
     assert stored == {"stored": first.messages()["new"]}
+
+
+@pytest.mark.parametrize("depth", [90, 300, 480, 700, 900, 960, 3_000])
+def test_no_depth_of_a_value_stops_an_import(
+    database_url: str, connection: Connection, tmp_path: Path, depth: int
+) -> None:
+    row = call(1, "t1")
+    row["message"]["content"][0]["input"] = "@"
+    text = json.dumps(row).replace('"@"', '{"d": ' + "[" * depth + '"innermost"' + "]" * depth + "}")
+    (tmp_path / "a.jsonl").write_text(text + "\n" + json.dumps(user(2)) + "\n")
+    write(tmp_path / "b.jsonl", user(1, session="s2"))
+    report = run(database_url, tmp_path)
+    assert texts(connection)[-1] == "prompt 2"
+    assert texts(connection, "claude-code:s2") == ["prompt 1"]
+    stored = connection.execute("SELECT tool_args::text AS args FROM ros_messages WHERE role = 'tool'").fetchone()
+    if report.reasons("damaged"):
+        assert report.reasons("damaged") == {"nested too deeply": 1}
+    else:
+        assert stored is not None
+        assert "innermost" in stored["args"]
+
+
+def test_a_defect_of_a_reader_costs_one_file(
+    database_url: str, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Any, line: Any) -> Any:
+        if line.value.get("uuid") == "s1-u2":
+            raise RuntimeError("nobody thought of this")
+        return real(self, line)
+
+    real = claude_code._Transcript.take
+    monkeypatch.setattr(claude_code._Transcript, "take", broken)
+    write(tmp_path / "a.jsonl", user(1), user(2), user(3))
+    write(tmp_path / "b.jsonl", user(1, session="s2"))
+    report = run(database_url, tmp_path)
+    assert [(file.status, file.problem) for file in report.files] == [
+        ("unreadable", "RuntimeError: nobody thought of this"),
+        ("read", None),
+    ]
+    assert texts(connection) == ["prompt 1"]
+    assert texts(connection, "claude-code:s2") == ["prompt 1"]

@@ -44,7 +44,7 @@ def conversations(connection: Connection) -> list[dict[str, Any]]:
 def old(path: Path) -> None:
     """Makes everything at a path look as if nobody had written it for a while."""
     for file in [path, *path.rglob("*")]:
-        os.utime(file, (time.time() - 3600, time.time() - 3600))
+        os.utime(file, (time.time() - 7 * 3600, time.time() - 7 * 3600))
 
 
 def test_a_tree_fills_what_the_database_of_the_same_session_lacks(

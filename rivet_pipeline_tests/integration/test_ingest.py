@@ -195,7 +195,9 @@ def test_an_absurd_time_places_nothing_and_is_kept(connection: Connection, state
     write(connection, message(3, created_at=stated), session=SessionRecord("test:other", "opus", "test"), now=NOON)
     for row in rows(connection, "event_id, created_at, metadata"):
         assert row["created_at"] == NOON
-        absurd = {} if row["event_id"] == "e1" else {"time_source": source, "event_ts": stated.isoformat()}
+        # With a message before it, its place is known better than by the moment of its capture.
+        placed = "position" if row["event_id"] == "e2" else source
+        absurd = {} if row["event_id"] == "e1" else {"time_source": placed, "event_ts": stated.isoformat()}
         assert row["metadata"] == absurd
     spans = connection.execute("SELECT DISTINCT day, created_at, updated_at FROM ros_conversations").fetchall()
     assert spans == [{"day": NOON.date(), "created_at": NOON, "updated_at": NOON}]
@@ -408,3 +410,68 @@ def test_an_acknowledged_write_survives_kill_nine(database_url: str) -> None:
         stored = {int(row["event_id"][1:]) for row in rows(connection)}
     assert set(acknowledged) <= stored
     assert stored <= set(range(max(acknowledged) + 2))
+
+
+def said(connection: Connection) -> list[tuple[str, str, str | None, str | None]]:
+    found = rows(connection, "role, content, tool_name, tool_result")
+    return [(row["role"], row["content"], row["tool_name"], row["tool_result"]) for row in found]
+
+
+def test_a_call_under_the_id_of_somebodys_words_changes_nothing_of_them(connection: Connection) -> None:
+    write(connection, MessageRecord("1", "user", "speech", created_at=NOON))
+    write(connection, MessageRecord("1", "tool", "", "X", {"a": 1}, "r2", created_at=NOON))
+    write(connection, MessageRecord("1", "tool", "", "X", {"a": 2}, created_at=NOON))
+    assert said(connection) == [("user", "speech", None, None), ("tool", "", "X", "r2"), ("tool", "", "X", None)]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_another_result_of_a_known_call_is_kept_beside_the_first(connection: Connection, together: bool) -> None:
+    session = SessionRecord("test:s", "opus", "test")
+    call = MessageRecord("c", "tool", "", "Bash", {"command": "ls"}, created_at=NOON)
+    items: list[MessageRecord | ToolResult] = [
+        call,
+        ToolResult(session, "c", "first"),
+        ToolResult(session, "c", "second"),
+        ToolResult(session, "c", "first"),
+    ]
+    batches: list[list[MessageRecord | ToolResult]] = [items] if together else [[item] for item in items]
+    for batch in [*batches, *batches]:
+        write(connection, *batch)
+    assert said(connection) == [("tool", "", "Bash", "first"), ("tool", "", None, "second")]
+    assert rows(connection, "metadata")[1]["metadata"]["clashes_with"] == "c"
+
+
+def test_a_result_that_came_before_its_call_is_known_again(connection: Connection) -> None:
+    session = SessionRecord("test:s", "opus", "test")
+    call = MessageRecord("c", "tool", "", "Bash", {"command": "ls"}, created_at=NOON)
+    items: list[MessageRecord | ToolResult] = [
+        ToolResult(session, "c", "early"),
+        call,
+        ToolResult(session, "c", "late"),
+    ]
+    first = write(connection, *items)
+    assert (first.new, write(connection, *items).new) == (2, 0)
+    assert [row[3] for row in said(connection)] == ["early", "late"]
+
+
+def test_other_arguments_or_another_result_in_one_row_are_kept_beside(connection: Connection) -> None:
+    for args, result in (({"n": 1}, "one"), ({"n": 1}, "one"), ({"n": 2}, "one"), ({"n": 1}, "two"), (None, None)):
+        write(connection, MessageRecord("c", "tool", "", "Count", args, result, created_at=NOON))
+    assert [row["tool_args"] for row in rows(connection, "tool_args")] == [{"n": 1}, {"n": 2}, {"n": 1}]
+    assert [row[3] for row in said(connection)] == ["one", "one", "two"]
+
+
+def test_calling_itself_truncated_makes_no_other_words_known(connection: Connection) -> None:
+    write(connection, MessageRecord("1", "user", "A words", metadata={"truncated": True}, created_at=NOON))
+    write(connection, MessageRecord("1", "user", "B other words", created_at=NOON))
+    write(connection, MessageRecord("1", "user", "A words and how they went on", created_at=NOON))
+    assert [row[1] for row in said(connection)] == ["A words", "B other words"]
+
+
+def test_arguments_nested_beyond_all_reason_are_kept_as_text(connection: Connection) -> None:
+    deep: Any = "the innermost word"
+    for _ in range(900):
+        deep = [deep]
+    write(connection, MessageRecord("1", "tool", "", "X", {"d": deep}, created_at=NOON))
+    (row,) = rows(connection, "tool_args::text AS args")
+    assert "the innermost word" in row["args"]

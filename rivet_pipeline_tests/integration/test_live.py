@@ -16,10 +16,10 @@ import pytest
 
 from rivet_pipeline.client import CaptureBatch, CaptureClient, Outcome
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.live import HOLD_SECONDS, Worker
+from rivet_pipeline.live import HOLD_SECONDS, Worker, main
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.transcripts.hook_jobs import JOB_SUFFIX, MAGIC
-from rivet_pipeline.transcripts.hook_queue import MAX_ATTEMPTS, Jobs
+from rivet_pipeline.transcripts.hook_queue import MAX_ATTEMPTS, Job, Jobs
 from rivet_pipeline.transcripts.importer import import_paths
 from rivet_pipeline.transcripts.spool import Spool
 from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
@@ -270,8 +270,14 @@ def test_a_first_prompt_whose_transcript_is_not_there_yet_is_not_stored_twice(ag
 def test_without_a_transcript_the_payloads_are_captured(agent: Agent) -> None:
     agent.call("UserPromptSubmit", prompt="Where?", transcript_path=None)
     agent.work()
-    agent.call("PostToolUse", tool_name="Bash", tool_input={"a": 1}, tool_use_id="toolu_1", tool_response={"out": "x"})
-    agent.call("Stop", last_assistant_message="Here.")
+    tool: dict[str, Any] = {
+        "tool_name": "Bash",
+        "tool_input": {"a": 1},
+        "tool_use_id": "toolu_1",
+        "tool_response": {"out": "x"},
+    }
+    agent.call("PostToolUse", transcript_path=None, **tool)
+    agent.call("Stop", last_assistant_message="Here.", transcript_path=None)
     agent.work()
     assert agent.said() == [("user", "Where?"), ("tool", '{"out": "x"}'), ("assistant", "Here.")]
     rows = agent.rows()
@@ -283,14 +289,68 @@ def test_without_a_transcript_the_payloads_are_captured(agent: Agent) -> None:
     assert (agent.conversation()["active"], agent.conversation()["title"]) == (False, "Where?")
 
 
+TOOL_CALL: dict[str, Any] = {
+    "tool_name": "Bash",
+    "tool_input": {"command": "ls"},
+    "tool_use_id": "toolu_1",
+    "tool_response": "pg redis",
+}
+
+
 @pytest.mark.usefixtures("briefly")
-def test_a_prompt_kept_back_is_captured_when_the_turn_ends_without_a_transcript(agent: Agent) -> None:
-    agent.call("UserPromptSubmit", prompt="Where?")
+@pytest.mark.parametrize("begun", [None, "", '{"type": "us'])
+def test_a_transcript_that_comes_after_a_whole_turn_is_not_stored_twice(agent: Agent, begun: str | None) -> None:
+    if begun is not None:
+        agent.transcript.parent.mkdir()
+        agent.transcript.write_text(begun)
+    turn: list[tuple[str, dict[str, Any]]] = [
+        ("UserPromptSubmit", {"prompt": "Where do sessions live?"}),
+        ("PostToolUse", TOOL_CALL),
+        ("Stop", {"last_assistant_message": "In Postgres."}),
+    ]
+    for event, fields in turn:
+        agent.call(event, **fields)
+        agent.work()
+        assert agent.rows() == []
+    assert len(agent.jobs.waiting()) == 3
+    agent.transcript.unlink(missing_ok=True)
+    agent.write(*WHOLE)
+    agent.call("Stop", last_assistant_message="In Postgres.")
     agent.work()
-    assert agent.rows() == []
+    assert [found["role"] for found in agent.rows()] == ["user", "tool", "assistant"]
+    assert agent.import_it()["new"] == 0
+    assert agent.jobs.waiting() == []
+
+
+@pytest.mark.usefixtures("briefly")
+def test_what_was_kept_back_is_captured_when_the_session_ends_without_a_transcript(agent: Agent) -> None:
+    agent.call("UserPromptSubmit", prompt="Where?")
     agent.call("Stop", last_assistant_message="Here.")
     agent.work()
+    assert agent.rows() == []
+    agent.call("SessionEnd")
+    agent.work()
     assert agent.said() == [("user", "Where?"), ("assistant", "Here.")]
+    assert agent.conversation()["active"] is False
+    assert agent.jobs.waiting() == []
+
+
+@pytest.mark.usefixtures("briefly")
+def test_what_a_worker_keeps_back_goes_with_the_end_that_comes_while_it_works(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_back = Jobs.put_back
+
+    def and_end(self: Jobs, job: Job, *, failed: bool = False) -> None:
+        put_back(self, job, failed=failed)
+        agent.call("SessionEnd")
+
+    monkeypatch.setattr(Jobs, "put_back", and_end)
+    agent.call("Stop", last_assistant_message="Here.")
+    agent.work()
+    assert agent.said() == [("assistant", "Here.")]
+    assert agent.conversation()["active"] is False
+    assert agent.jobs.waiting() == []
 
 
 @pytest.mark.usefixtures("briefly")
@@ -298,6 +358,19 @@ def test_a_prompt_is_not_kept_back_for_ever(agent: Agent) -> None:
     agent.call("UserPromptSubmit", prompt="Where?", at=time.time() - HOLD_SECONDS - 1)
     agent.work()
     assert agent.said() == [("user", "Where?")]
+
+
+def test_a_turn_is_kept_back_from_its_last_job_on_and_no_longer(agent: Agent) -> None:
+    agent.call("PostToolUse", at=time.time() - HOLD_SECONDS - 60, **TOOL_CALL)
+    agent.call("Stop", at=time.time() - HOLD_SECONDS + 60, last_assistant_message="Here.")
+    agent.work()
+    assert agent.rows() == []
+    for job in agent.jobs.waiting():
+        job.path.unlink()
+    agent.call("PostToolUse", at=time.time() - HOLD_SECONDS - 60, **TOOL_CALL)
+    agent.call("Stop", at=time.time() - HOLD_SECONDS - 1, last_assistant_message="Here.")
+    agent.work()
+    assert agent.said() == [("tool", "pg redis"), ("assistant", "Here.")]
 
 
 def test_an_end_without_a_word_makes_no_conversation(agent: Agent) -> None:
@@ -384,7 +457,7 @@ def test_a_job_that_fails_is_tried_again_and_kept_in_the_end(agent: Agent) -> No
         (b"\x00\xff" * 50, "claude-code", "not JSON"),
         (b"[]", "claude-code", "not a JSON object"),
         (b'{"hook_event_name": "Stop"}', "claude-code", "neither a session nor a transcript"),
-        (b'{"hook_event_name": "Stop", "session_id": "x"}', "emacs", "unknown harness"),
+        (b"{}", "emacs", "unknown harness 'emacs'; known are claude-code, codex, qwen-code"),
     ],
 )
 def test_what_can_not_be_understood_is_kept_with_its_reason(
@@ -500,3 +573,14 @@ def test_qwen_code_is_captured_and_imported_as_one(agent: Agent) -> None:
     assert agent.rows()[1]["event_id"] == "tool:c1"
     assert (agent.conversation()["session_key"], agent.conversation()["active"]) == (f"qwen-code:{SESSION}", False)
     assert agent.import_it()["new"] == 0
+
+
+def test_a_bad_setting_is_one_plain_line_in_the_log(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RIVETOS_API_PORT", "port")
+    monkeypatch.setattr(os, "closerange", lambda low, high: None)
+    monkeypatch.setattr(os, "nice", lambda increment: 0)
+    main(str(agent.settings.home))
+    line = agent.log.strip()
+    assert "the worker ended: RIVETOS_API_PORT is wrong: " in line
+    assert "\n" not in line
+    assert "pydantic" not in line

@@ -208,6 +208,7 @@ def test_a_secret_goes_from_every_table(connection: Connection, memory: dict[str
     assert done.problems == []
     assert {name: table.rows for name, table in done.tables.items()} == {
         "ros_messages": 2,
+        "ros_full_texts": 0,
         "ros_conversations": 1,
         "ros_summaries": 2,
         "ros_summary_revisions": 1,

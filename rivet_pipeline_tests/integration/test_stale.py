@@ -31,10 +31,12 @@ from rivet_pipeline.summaries.compact import (
     summarize_roots,
 )
 from rivet_pipeline.summaries.types import SummaryDraft, SummaryRequest
+from rivet_pipeline.tool_calls.render import Renderer
+from rivet_pipeline.tool_calls.write import write_tool_texts
 from rivet_pipeline.transcripts.ingest import write_batch
 from rivet_pipeline.transcripts.records import SessionRecord, ToolResult
 from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
-from rivet_pipeline_tests.integration.pipeline import DAY, FIRST_DAY, capture
+from rivet_pipeline_tests.integration.pipeline import DAY, FIRST_DAY, capture, capture_calls
 from rivet_pipeline_tests.integration.test_pending import nodes
 
 NEXT = SUMMARY_PIPELINE_VERSION + 1
@@ -123,6 +125,23 @@ def test_a_row_keeps_the_hash_of_what_it_was_made_from(connection: Connection, p
         lines = [kind, "writer-1", str(SUMMARY_PIPELINE_VERSION), *inputs]
         assert made["input_hash"] == hashlib.sha256("\n".join(lines).encode()).hexdigest()
         assert one(connection, "SELECT ros_inputs_today(%s)", made["id"]) == "\n".join(inputs)
+
+
+def test_a_call_that_gets_its_text_later_changes_no_hash(connection: Connection, pool: Pool) -> None:
+    capture_calls(connection, count=10)
+    summarize_leaves(pool, days=None, summarizer=Writer())
+    hashes = "SELECT array_agg(text_hash::text ORDER BY id) FROM ros_messages"
+    before, inputs = one(connection, hashes), one(connection, "SELECT ros_inputs_today(id) FROM ros_summaries")
+    assert write_tool_texts(pool, days=None, writer=Renderer()).rows == 10
+    assert not set(before) & set(one(connection, hashes))
+    told = connection.execute("SELECT id, tool_result FROM ros_messages ORDER BY created_at, seq").fetchall()
+    # What was captured: no words, a newline, the result.
+    captured = [(row["id"], hashlib.md5(f"\n{row['tool_result']}".encode(), usedforsecurity=False)) for row in told]
+    lines = [f"{id_} {UUID(digest.hexdigest())}" for id_, digest in captured]
+    assert one(connection, "SELECT ros_inputs_today(id) FROM ros_summaries") == "\n".join(lines) == inputs
+    whole = "\n".join(["leaf", "writer-1", str(SUMMARY_PIPELINE_VERSION), *lines])
+    assert one(connection, "SELECT input_hash FROM ros_summaries") == hashlib.sha256(whole.encode()).hexdigest()
+    assert (stale(connection), one(connection, "SELECT count(*) FROM ros_changed_texts")) == ({}, 0)
 
 
 def test_a_summary_knows_the_day_of_its_conversation(connection: Connection, pool: Pool) -> None:

@@ -90,7 +90,7 @@ def test_stale_summaries_are_counted_by_stage_and_by_reason(connection: Connecti
 
 def test_one_failing_figure_costs_one_figure(connection: Connection) -> None:
     add_message(connection, "x")
-    connection.execute("DROP VIEW ros_pending_days, ros_pending_leaf_summaries, ros_unsummarised")
+    connection.execute("DROP VIEW ros_unsummarised CASCADE")
     stats = collect_stats(connection)
     assert set(stats.errors) == {"unsummarised", "pending_days"}
     assert "ros_unsummarised" in stats.errors["unsummarised"]
@@ -111,3 +111,16 @@ def test_failures_and_orphans_are_alerts(connection: Connection) -> None:
     assert "given up" in alerts
     assert "1 leaf summaries" in alerts
     assert "no embedding model" in alerts
+
+
+def test_quarantined_summaries_are_counted_and_an_alert(connection: Connection) -> None:
+    for grounding, kind in ((0.59, "leaf"), (0.6, "leaf"), (None, "leaf"), (0.2, "branch")):
+        identity = add_summary(connection, "text", kind=kind)
+        connection.execute(
+            "UPDATE ros_summaries SET grounding = %s, coverage = 0.5 WHERE id = %s", [grounding, identity]
+        )
+    stats = collect_stats(connection)
+    summaries = stats.figures["summaries"]
+    assert summaries["quarantined"] == {"leaf": 1, "branch": 1, "root": 0}
+    assert (round(summaries["grounding"], 3), summaries["coverage"]) == (0.463, 0.5)
+    assert [alert for alert in stats.alerts if alert.startswith("2 summaries hold too much")]

@@ -9,13 +9,21 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pydantic import SecretStr
 
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import connect
-from rivet_pipeline.db.store import dagster_url, embedded_server, open_store, prepare_dagster, store_url
+from rivet_pipeline.db.store import (
+    create_database,
+    dagster_url,
+    embedded_server,
+    open_store,
+    prepare_dagster,
+    store_url,
+)
 from rivet_pipeline.errors import StoreUnavailableError
 from rivet_pipeline.settings import Settings
 
@@ -81,6 +89,9 @@ def test_only_its_owner_can_reach_the_server(settings: Settings) -> None:
         server = embedded_server(settings)
         assert server.data.stat().st_mode & 0o077 == 0
         assert server.socket_dir.stat().st_mode & 0o077 == 0
+        assert server.log.stat().st_mode & 0o777 == 0o600
+        # As root the server's own account must be able to walk to its folder.
+        assert settings.home.stat().st_mode & 0o777 in (0o700, 0o701)
 
 
 def test_a_home_that_is_a_file_is_one_clear_line(tmp_path: Path) -> None:
@@ -135,3 +146,14 @@ def test_files_that_are_no_database_are_left_alone(settings: Settings) -> None:
     with pytest.raises(StoreUnavailableError, match="move them away"):
         server.start()
     assert (server.data / "diary.txt").read_text() == "mine"
+
+
+def test_processes_that_start_at_the_same_moment_make_one_database(database_url: str) -> None:
+    name = f"twins_{uuid4().hex[:12]}"
+    with ThreadPoolExecutor(6) as pool:
+        for done in [pool.submit(create_database, database_url, name) for _ in range(6)]:
+            assert done.result() is None
+    with connect(database_url) as connection:
+        found = connection.execute("SELECT count(*) AS n FROM pg_database WHERE datname = %s", [name]).fetchone()
+        assert found == {"n": 1}
+        connection.execute(f"DROP DATABASE {name}".encode())

@@ -401,14 +401,15 @@ def test_a_truncated_answer_halves_the_batch(connection: Connection, pool: Pool)
 
 def test_a_chat_leaf_is_asked_by_the_rules_and_its_tokens_counted(connection: Connection, pool: Pool) -> None:
     talk(connection, 10)
-    with chat_server(lambda _: says("<think>well</think>" + GOOD)) as server:
+    text = "**Deployment**\n- `src/part_1.py` and `src/part_2.py` changed on db-3 at 2031-04-18T12:00Z."
+    with chat_server(lambda _: says("<think>well</think>" + text)) as server:
         report = summarize_leaves(pool, days=None, summarizer=chat(server))
     (request,) = server.asked
     assert request["max_tokens"] == 7000
     assert [m["content"].startswith(OWN_TRAFFIC_MARKER) for m in request["messages"]] == [True, True]
-    assert rows(connection, "SELECT content FROM ros_summaries") == [GOOD]
+    assert rows(connection, "SELECT content FROM ros_summaries") == [text]
     # The answer's one identifier that no message holds is named with it.
-    assert rows(connection, "SELECT ungrounded FROM ros_summaries") == [["2026-04-18T12:00Z"]]
+    assert rows(connection, "SELECT ungrounded FROM ros_summaries") == [["2031-04-18T12:00Z"]]
     assert sum(day.tokens for day in report.days.values()) == 18
 
 

@@ -202,6 +202,11 @@ def test_a_file_that_has_rested_is_read_to_its_end(
     monkeypatch.setattr(module, "CLOSE_AFTER", -1.0)
     monkeypatch.setattr("rivet_pipeline.transcripts.importer.SETTLED_AFTER", -1.0)
     watched.look()
+    watched.look()
+    assert texts(connection) == ["prompt 1"]
+    monkeypatch.setattr(module, "ABANDONED_AFTER", -1.0)
+    monkeypatch.setattr("rivet_pipeline.transcripts.importer.ABANDONED_AFTER", -1.0)
+    watched.look()
     assert texts(connection) == ["prompt 1", "typed while it ran"]
     assert connection.execute("SELECT count(*) AS n FROM ros_import_files").fetchone() == {"n": 1}
 

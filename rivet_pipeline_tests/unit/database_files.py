@@ -76,8 +76,10 @@ def head_of(path: Path) -> Head:
     return Head(path, data, whole=path.stat().st_size < 64 * 1024)
 
 
-def read_all(reader: Reader, path: Path, *, settled: bool = True, max_line: int = 64 * 1024 * 1024) -> list[ReadItem]:
-    return list(reader.read(path, Reading(reader.agent, max_line, settled=settled)))
+def read_all(
+    reader: Reader, path: Path, *, settled: bool = True, abandoned: bool = True, max_line: int = 64 * 1024 * 1024
+) -> list[ReadItem]:
+    return list(reader.read(path, Reading(reader.agent, max_line, settled=settled, abandoned=abandoned)))
 
 
 def messages(items: Iterable[ReadItem]) -> list[MessageRecord]:

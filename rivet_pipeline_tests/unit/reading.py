@@ -30,10 +30,11 @@ def write(path: Path, *rows: Any) -> Path:
     return path
 
 
-def read(path: Path, *, settled: bool = True) -> list[ReadItem]:
+def read(path: Path, *, settled: bool = True, abandoned: bool = True) -> list[ReadItem]:
     """What the file's own reader gives."""
     reader = detect(path)
-    return [] if reader is None else list(reader.read(path, Reading(reader.agent, settled=settled)))
+    how = Reading("" if reader is None else reader.agent, settled=settled, abandoned=abandoned)
+    return [] if reader is None else list(reader.read(path, how))
 
 
 def messages(items: Iterable[ReadItem]) -> list[MessageRecord]:

@@ -51,8 +51,8 @@ def write(path: Path, *rows: Any) -> Path:
     return path
 
 
-def read(path: Path, *, settled: bool = True) -> list[ReadItem]:
-    return list(AntigravityReader().read(path, Reading("rivet-antigravity", settled=settled)))
+def read(path: Path, *, settled: bool = True, abandoned: bool = True) -> list[ReadItem]:
+    return list(AntigravityReader().read(path, Reading("rivet-antigravity", settled=settled, abandoned=abandoned)))
 
 
 def records(items: Iterable[ReadItem]) -> list[MessageRecord]:
@@ -123,6 +123,7 @@ def test_a_step_that_is_not_at_its_end_waits_for_it(tmp_path: Path) -> None:
     items = read(path, settled=False)
     assert said(items) == [("user", "speech", "go")]
     assert isinstance(items[-1], Incomplete)
+    assert read(path, abandoned=False) == items
     assert said(read(path))[1:] == [("assistant", "speech", "Loo")]
     with path.open("a") as stream:
         stream.write(json.dumps(step(1, "PLANNER_RESPONSE", "Look")) + "\n")

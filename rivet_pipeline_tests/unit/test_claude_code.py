@@ -15,6 +15,7 @@ from rivet_pipeline.transcripts.readers.shared import HOST
 from rivet_pipeline.transcripts.reading import Reading
 from rivet_pipeline.transcripts.records import (
     Damaged,
+    Incomplete,
     Message,
     MessageRecord,
     ReadItem,
@@ -255,6 +256,49 @@ def test_system_rows(tmp_path: Path) -> None:
     assert reasons(items) == ["system/turn_duration"]
 
 
+def test_what_explains_a_system_row_is_kept(tmp_path: Path) -> None:
+    service = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    rows = [
+        {**row("system", "y1", None), "subtype": "api_refusal", "content": "refusal",
+         "apiRefusalExplanation": "Against the policy.", "retractedMessageUuids": ["a3"]},
+        {**row("system", "y2", None), "subtype": "model_refusal_fallback", "content": "Against the policy. Fell back.",
+         "apiRefusalExplanation": "Against the policy."},
+        {**row("system", "y3", None), "subtype": "api_refusal", "apiRefusalExplanation": "Only this."},
+        {**row("system", "y4", None), "subtype": "stop_hook_summary", "hookErrors": ["lint failed"],
+         "stopReason": "not yet", "hookAdditionalContext": [{"content": "run make"}]},
+        {**row("system", "y5", None), "subtype": "stop_hook_summary", "hookErrors": [], "stopReason": ""},
+        {**row("system", "y6", None), "subtype": "api_error", "error": {"status": 529, "error": service}},
+        {**row("system", "y7", None), "subtype": "api_error", "error": {"connection": {"message": "reset"}}},
+    ]  # fmt: skip
+    items = read_all(tmp_path, rows)
+    assert said(items) == [
+        ("system", "notice", "refusal\nAgainst the policy."),
+        ("system", "notice", "Against the policy. Fell back."),
+        ("system", "notice", "Only this."),
+        ("system", "notice", "not yet\nlint failed\nrun make"),
+        ("system", "notice", "Overloaded"),
+        ("system", "notice", "reset"),
+    ]
+    assert [message.metadata.get("retracts") for message in messages(items)] == [["a3"], None, None, None, None, None]
+    assert reasons(items) == ["system/stop_hook_summary"]
+
+
+@pytest.mark.parametrize("kind", ["user", "assistant"])
+def test_a_block_without_a_list_around_it_is_read(tmp_path: Path, kind: str) -> None:
+    assert said(read_all(tmp_path, [row(kind, "u1", text("hello"))])) == [(kind, "speech", "hello")]
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": text("done")}
+    (result,) = read_all(tmp_path, [row("user", "u2", block)])
+    assert isinstance(result, ToolResult)
+    assert (result.event_id, result.tool_result) == ("tool:t1", "done")
+
+
+@pytest.mark.parametrize("content", [5, None, {}, {"text": "hello"}, {"type": 5}])
+def test_a_content_that_is_no_block_is_damaged(tmp_path: Path, content: Any) -> None:
+    items = read_all(tmp_path, [row("user", "u1", content), row("user", "u2", "hello")])
+    assert said(items) == [("user", "speech", "hello")]
+    assert [item.reason for item in items if isinstance(item, Damaged)] == ["user without content"]
+
+
 def queue(operation: str, content: Any = None, at: int = 0) -> dict[str, Any]:
     found = {"type": "queue-operation", "operation": operation, "sessionId": "s1", "content": content}
     return {**found, "timestamp": f"2026-01-01T10:00:{at:02}Z"}
@@ -288,6 +332,15 @@ def test_a_prompt_typed_while_a_tool_ran_is_said_once(tmp_path: Path) -> None:
 def test_a_prompt_that_stayed_in_the_queue_is_not_lost(tmp_path: Path) -> None:
     for rows in ([queue("enqueue", "last words")], [queue("enqueue", "last words"), queue("dequeue")]):
         assert said(read_all(tmp_path, rows)) == [("user", "speech", "last words")]
+
+
+def test_a_queued_prompt_waits_while_a_row_may_repeat_it(tmp_path: Path) -> None:
+    start = [row("assistant", "a1", [text("busy")]), queue("enqueue", "go on"), queue("dequeue")]
+    read_all(tmp_path, start)
+    early = list(ClaudeCodeReader().read(tmp_path / "s1.jsonl", Reading("rivet-claude", abandoned=False)))
+    assert said(early) == [("assistant", "speech", "busy")]
+    assert isinstance(early[-1], Incomplete)
+    assert said(read_all(tmp_path, [*start, row("user", "u1", "go on")]))[1:] == [("user", "speech", "go on")]
 
 
 def test_a_queued_prompt_has_the_same_id_when_the_file_has_grown(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,8 @@ def test_what_the_root_left_behind_is_kept_and_marked(tmp_path: Path) -> None:
     assert [record.metadata.get("off_path") for record in messages(items)][:2] == [True, None]
     assert skipped(items)["said on the path too"] == 1
     assert title(items) == "Backup"
-    early = read_all(READER, path, settled=False)
+    early = read_all(READER, path, abandoned=False)
+    assert early == read_all(READER, path, settled=False)
     assert said(early) == SAID
     assert is_incomplete(early)
 
@@ -356,10 +358,17 @@ def test_what_went_wrong_is_kept(tmp_path: Path) -> None:
     assert (notice.event_id, notice.role, notice.content) == ("b2:error", "system", "Connection lost")
 
 
+def test_of_a_conversation_left_long_ago_what_was_being_written_is_given(tmp_path: Path) -> None:
+    path = state(tmp_path / "state.vscdb", chat("b1", status="generating"), bubble("b1", 2, text="half an an"))
+    items = read_all(READER, path, settled=False)
+    assert said(items) == [("assistant", "speech", "half an an")]
+    assert not is_incomplete(items)
+
+
 def test_what_is_still_being_written_waits(tmp_path: Path) -> None:
     path = state(
         tmp_path / "state.vscdb",
-        chat("b1", "b2", "b3", status="generating"),
+        chat("b1", "b2", "b3", status="generating", lastUpdatedAt=time.time() * 1000),
         bubble("b1", 1, text="Go"),
         bubble("b2", 2, toolFormerData=called("loading")),
         bubble("b3", 2, text="half an an"),
@@ -367,6 +376,7 @@ def test_what_is_still_being_written_waits(tmp_path: Path) -> None:
     early = read_all(READER, path, settled=False)
     assert said(early) == [("user", "speech", "Go")]
     assert is_incomplete(early)
+    assert read_all(READER, path, abandoned=False) == early
     items = read_all(READER, path)
     assert counts(items) == {("user", "speech"): 1, ("tool", "tool"): 1, ("assistant", "speech"): 1}
     assert messages(items)[1].tool_result is None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 from rivet_pipeline.errors import RivetError
+from rivet_pipeline.models.credentials import TokenCommand
 from rivet_pipeline.models.embedder import PROBE, HttpEmbedder, WordLlamaEmbedder, unit_rows
 from rivet_pipeline.models.factory import QueryEmbedder, build_embedder, build_query_embedder, embedder_name
 from rivet_pipeline.models.protocols import ModelError, Vectors
@@ -341,3 +344,35 @@ def test_a_query_without_a_vector_says_why_and_is_tried_again() -> None:
     inner.down = False
     assert queries.embed("a")[1] is None
     assert inner.seen == ["a"]
+
+
+def test_a_token_command_is_asked_again_when_the_server_refuses(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys; p = pathlib.Path(sys.argv[1]); p.write_text(p.read_text() + 'I'); "
+        "print('token-' + p.read_text())"
+    )
+    (tmp_path / "count").write_text("")
+    refusals = iter([Answer(401, {"error": "token-I has expired"})])
+    with EmbeddingServer(8, lambda _: next(refusals, None)) as server:
+        settings = Settings.model_validate(
+            {
+                "embed_url": server.url,
+                "embed_model": "stub",
+                "embed_dimensions": 8,
+                "embed_token_command": shlex.join([sys.executable, "-c", code, str(tmp_path / "count")]),
+            }
+        )
+        embedder = build_embedder(settings)
+        assert isinstance(embedder, HttpEmbedder)
+        assert np.allclose(embedder.embed(TEXTS), expected(TEXTS), atol=1e-6)
+        embedder.embed(TEXTS)
+        embedder.close()
+    assert server.authorization == ["Bearer token-I", "Bearer token-II", "Bearer token-II"]
+
+
+def test_a_token_command_that_fails_is_permanent() -> None:
+    embedder = HttpEmbedder("http://127.0.0.1:9", "stub", TokenCommand("false", 300), dimensions=8)
+    with pytest.raises(ModelError, match="token-command") as caught:
+        embedder.embed(["one"])
+    embedder.close()
+    assert caught.value.cause == "permanent"

@@ -51,8 +51,8 @@ def log(path: Path, *records: Any) -> Path:
     return path
 
 
-def read(path: Path, *, settled: bool = True) -> list[ReadItem]:
-    return list(GeminiCliReader().read(path, Reading("rivet-gemini", settled=settled)))
+def read(path: Path, *, settled: bool = True, abandoned: bool = True) -> list[ReadItem]:
+    return list(GeminiCliReader().read(path, Reading("rivet-gemini", settled=settled, abandoned=abandoned)))
 
 
 def records(items: Iterable[ReadItem]) -> list[MessageRecord]:
@@ -164,6 +164,37 @@ def test_the_last_message_of_a_document_waits_until_it_can_not_change(tmp_path: 
         ("m2", None),
         ("tool:c", None),
     ]
+
+
+STARTED = message("m2", "gemini", "Look", toolCalls=[call("c", None, "executing")])
+
+
+@pytest.mark.parametrize("as_log", [True, False])
+def test_a_last_message_with_an_open_call_waits_until_it_is_given_up(tmp_path: Path, as_log: bool) -> None:
+    def written(*messages: Any) -> Path:
+        if as_log:
+            return log(tmp_path / "session-1.jsonl", *messages)
+        return document(tmp_path / "session-1.json", messages)
+
+    early = read(written(message("m1"), STARTED), abandoned=False)
+    assert [row.event_id for row in records(early)] == ["m1"]
+    assert isinstance(early[-1], Incomplete)
+    assert [row.event_id for row in records(read(written(message("m1"), STARTED)))] == ["m1", "m2", "tool:c"]
+    done = message("m2", "gemini", "Look at it", toolCalls=[call("c", answered("c", {"output": "42"}))])
+    late = read(written(message("m1"), done), abandoned=False)
+    assert [row.content for row in records(late)] == ["hello", "Look at it", ""]
+    assert not [item for item in late if isinstance(item, Incomplete)]
+    gone_on = read(written(message("m1"), STARTED, message("m3", second=3)), abandoned=False)
+    assert [row.event_id for row in records(gone_on)] == ["m1", "m2", "tool:c", "m3"]
+
+
+def test_in_a_log_the_version_that_counts_says_whether_a_call_is_open(tmp_path: Path) -> None:
+    done = {**STARTED, "toolCalls": [call("c", answered("c", {"output": "42"}))]}
+    snapshot = {"$set": {"messages": [message("m1"), STARTED]}}
+    path = log(tmp_path / "session-1.jsonl", message("m1"), STARTED, snapshot)
+    assert [row.event_id for row in records(read(path, abandoned=False))] == ["m1"]
+    path = log(tmp_path / "session-1.jsonl", message("m1"), done, snapshot)
+    assert [row.tool_result for row in records(read(path, abandoned=False))] == [None, None, "42"]
 
 
 def test_a_damaged_message_touches_no_other(tmp_path: Path) -> None:

@@ -176,6 +176,7 @@ def test_a_call_waits_for_its_arguments(tmp_path: Path) -> None:
     waiting = read(path, settled=False)
     assert is_incomplete(waiting)
     assert counts(waiting) == {("user", "speech"): 1}
+    assert read(path, abandoned=False) == waiting
     assert said(read(path))[1] == ("tool", "tool", "read_file")
 
 
@@ -280,6 +281,8 @@ def test_a_session_is_read_from_its_richest_file(tmp_path: Path) -> None:
     # Nothing is said in the stream yet, and it may still be.
     assert is_incomplete(read(chat, settled=False))
     assert messages(read(chat, settled=False)) == []
+    assert is_incomplete(read(chat, abandoned=False))
+    assert messages(read(chat, abandoned=False)) == []
     assert len(messages(read(chat))) == 8
     write(updates, s.hook("session_start"), s.user("hi"))
     assert messages(read(chat)) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rivet_pipeline.summaries.grounding import MAX_MISSING, ground, identifiers
+from rivet_pipeline.summaries.grounding import MAX_MISSING, covered, ground, identifiers, telling_words
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,10 @@ from rivet_pipeline.summaries.grounding import MAX_MISSING, ground, identifiers
         ("getUserById reads RIVETOS_PG_URL and user_id", ["getUserById", "RIVETOS_PG_URL", "user_id"]),
         ("port 5174 of package.json", ["5174", "package.json"]),
         ("Nothing of the kind, really.", []),
+        ("PR 7 and issue 12, not 3 issues", ["PR 7", "issue 12"]),
+        ("the \u00bbHedvig\u00ab, \u201eFrøya II\u201c and 'Grete II'", ["Hedvig", "Frøya II", "Grete II"]),
+        ("it's Mara's and the gauges' own", []),
+        ("1,200 at 4 cm", ["1,200", "4 cm"]),
     ],
 )
 def test_identifiers(text: str, found: list[str]) -> None:
@@ -44,3 +48,80 @@ def test_the_missing_are_bounded() -> None:
     share, missing = ground(" ".join(f"#{number}" for number in range(200, 400)), ["nothing"])
     assert share == 0.0
     assert len(missing) == MAX_MISSING
+
+
+@pytest.mark.parametrize(
+    ("summary", "source"),
+    [
+        ("12 ms", "took 12ms"),
+        ("12ms", "took 12 ms"),
+        ("24 minutes", "24 min in all"),
+        ("8.5 s", "8.5 seconds"),
+        ("40 %", "40% of it"),
+        ("1,896 rows", "there were 1896 rows"),
+        ("1896 rows", "1\u202f896 rows"),
+        ("1,200", "1200 of them"),
+        ("PR 7", "see #7"),
+        ("#41", "merged PR 41"),
+        ("#41", "merged pull request #41"),
+        ("#41", "https://github.com/mara/tidewatch/pull/41"),
+        ("issue 12", "closes GH-12"),
+        ("2026-04-18", "at 2026-04-18T12:00Z"),
+        ("2026-04-18T12:00Z", "at 2026-04-18 12:00:31.5"),
+        ("2026-04-18T10:00Z", "at 2026-04-18T12:00:00+02:00"),
+        ("2026-09-03", "decided on 3 September 2026"),
+        ("2026-09-03", "[#01 2026-09-24T08:00Z a/user] Decision, September 3rd: yes"),
+        ("2026-03-05", "am 5. März 2026"),
+        ("v2.0.24", "release 2.0.24."),
+        ("2.0.24", "release v2.0.24."),
+        ("3f2a91c", "commit 3f2a91c0ffee1234567890abcdef1234567890ab"),
+        ("https://example.org/a/", "at https://example.org/a."),
+        ("the `uv sync`", "run uv  sync now"),
+        ('"Live Server"', "the \u201clive server\u201d"),
+        ("`Error: Expected number, \u2026 at line 9`", "Error: Expected number, got NaN at line 9"),
+        ("user_store.py", "in `src/app/user_store.py`:"),
+        ("port 5174", "**5174**, as ever"),
+        ("PostToolUse", "\x1b[1mPostToolUse:Edit\x1b[22m"),
+    ],
+)
+def test_other_spellings_of_the_same_are_no_misses(summary: str, source: str) -> None:
+    assert ground(summary, [source]) == (1.0, [])
+
+
+@pytest.mark.parametrize(
+    ("summary", "source"),
+    [
+        ("12 ms", "112 ms"),
+        ("12 ms", "12 s"),
+        ("1,896 rows", "11,896 rows"),
+        ("#41", "#412 and 4.41"),
+        ("PR 7", "pull request 17"),
+        ("2026-04-19", "2026-04-18T12:00Z"),
+        ("2026-04-18T12:01Z", "2026-04-18T12:00Z"),
+        ("2026-09-03", "3 September 2025"),
+        ("2.0.24", "2.0.245"),
+        ("3f2a91c0ffee12", "commit 3f2a91c"),
+        ("/srv/tidewatch/app.py", "app.py of tidewatch"),
+        ("`Error: a \u2026 of line 9`", "Error: a in line 8"),
+        ('"Hedvig"', "the Grete"),
+        ("5433", "54330 and 1.5433"),
+    ],
+)
+def test_what_only_looks_alike_is_a_miss(summary: str, source: str) -> None:
+    share, missing = ground(summary, [source])
+    assert share == 0.0
+    assert len(missing) == 1
+
+
+def test_sources_that_left_none_of_their_own_words_are_found() -> None:
+    sources = ["the gauge TG-02 stamps local time", "the gauge polls every six minutes", "yes, go", "the gauge itself"]
+    # "gauge" stands in several, "yes, go" tells nothing.
+    assert covered("TG-02 of the gauge: its local time", sources) == [True, False, None, False]
+    assert covered("nothing of it", sources) == [False, False, None, False]
+    assert covered("Polls SIX minutes", sources)[1] is True
+
+
+def test_telling_words() -> None:
+    assert telling_words("The src/berth_store.py has 5174 rows and is new") >= {"berth", "store", "5174"}
+    assert telling_words("潮位メモ") == {"潮位", "位メ", "メモ"}
+    assert telling_words("it is so") == set()

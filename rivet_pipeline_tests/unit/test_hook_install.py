@@ -186,6 +186,27 @@ def test_tabs_line_ends_escapes_and_a_mark_of_order_stay(claude: Harness) -> Non
     assert raw.count("\n") == raw.count("\r\n")
 
 
+def test_numbers_stay_as_they_are_written(claude: Harness) -> None:
+    before = (
+        '{\n  "a": 1.10,\n  "b": [\n    1E5,\n    -0,\n    1e400\n  ],\n  "c": 123456789012345678901234567890,\n'
+        '  "d": "number-1.10"\n}\n'
+    )
+    claude.file.write_text(before)
+    install(claude)
+    assert claude.file.read_text().startswith(before.removesuffix("\n}\n"))
+    removal = plan_uninstall(claude)
+    assert removal is not None
+    assert removal.after == before
+
+
+def test_what_is_laid_out_anew(claude: Harness) -> None:
+    claude.file.write_text('{"a":[1.0,{}]}')
+    install(claude)
+    removal = plan_uninstall(claude)
+    assert removal is not None
+    assert removal.after == '{\n  "a": [\n    1.0,\n    {}\n  ]\n}'
+
+
 def test_a_file_changed_meanwhile_is_not_overwritten(claude: Harness) -> None:
     claude.file.write_text("{}")
     change = plan_install(claude, PROGRAM)

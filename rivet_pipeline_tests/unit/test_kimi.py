@@ -70,6 +70,7 @@ def test_a_prompt_that_never_came_to_the_model_is_kept_when_nothing_follows_any_
     waiting = read(path, settled=False)
     assert is_incomplete(waiting)
     assert said(waiting) == [("user", "speech", "hi")]
+    assert read(path, abandoned=False) == waiting
     settled = read(path)
     assert said(settled)[1:] == [("user", "speech", "stop")]
     write(path, META, prompt("hi"), append("hi"), prompt("stop", 1, "turn.steer"), append("stop", 2))
@@ -92,6 +93,24 @@ def test_who_put_a_message_there_decides_what_it_is(tmp_path: Path) -> None:
     kinds = [kind for _, kind, _ in said(items)]
     assert kinds == ["injected", "injected", "injected", "notice", "speech", "speech"]
     assert [role for role, _, _ in said(items)] == ["system"] * 4 + ["user"] * 2
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        (
+            "<git-context>\nBranch: main\n</git-context>\n\nCount them.",
+            [("system", "injected", "<git-context>\nBranch: main\n</git-context>"), ("user", "speech", "Count them.")],
+        ),
+        ("<git-context>\nBranch: ma…", [("system", "injected", "<git-context>\nBranch: ma…")]),
+        ("Explain <git-context> to me.", [("user", "speech", "Explain <git-context> to me.")]),
+    ],
+)
+def test_a_sub_agents_task_is_told_from_the_context_before_it(
+    tmp_path: Path, task: str, expected: list[tuple[str, str, str]]
+) -> None:
+    path = agent_file(tmp_path, "agent-0", append(task, kind="system_trigger", name="subagent"))
+    assert said(read(path)) == expected
 
 
 def test_the_answer_and_its_thoughts_have_their_own_ids(tmp_path: Path) -> None:
@@ -285,8 +304,8 @@ def test_a_context_that_began_anew_loses_no_word(tmp_path: Path) -> None:
         (
             "wire_subagent_agent-0.jsonl",
             {
-                ("user", "speech"): 1,
-                ("system", "injected"): 1,
+                # The context before the task was cut, and the task with it.
+                ("system", "injected"): 2,
                 ("assistant", "thinking"): 3,
                 ("assistant", "speech"): 1,
                 ("tool", "tool"): 2,

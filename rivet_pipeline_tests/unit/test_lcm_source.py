@@ -41,6 +41,18 @@ def test_a_closed_file_is_read_as_it_lies(tmp_path: Path) -> None:
     assert messages(sample().sqlite(tmp_path / "wal" / "a.db", wal=True)) == 26
 
 
+def test_a_locked_store_says_what_to_do(tmp_path: Path) -> None:
+    path = sample().sqlite(tmp_path / "a.db")
+    program = sqlite3.connect(path)
+    program.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(LcmSourceError) as refused:
+        messages(path)
+    program.close()
+    assert str(refused.value) == (
+        f"{path} is locked or being written to by its program; stop that program, or run the command again."
+    )
+
+
 _WRITER = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1])
@@ -125,7 +137,7 @@ def test_a_file_that_changes_under_the_reader_is_told(tmp_path: Path) -> None:
             one_more(writer, 100)
             writer.close()
 
-    with pytest.raises(LcmSourceError, match="was written to while it was read"):
+    with pytest.raises(LcmSourceError, match="being written to by its program; stop that program, or run"):
         read_while_somebody_writes()
 
 

@@ -16,6 +16,7 @@ from rivet_pipeline.transcripts.lines import (
     CUT_SHORT,
     NOT_AN_OBJECT,
     NOT_JSON,
+    TOO_DEEP,
     TOO_LONG,
     Line,
     LineItem,
@@ -132,11 +133,11 @@ def test_what_is_no_object_counts_as_damaged() -> None:
     ]
 
 
-def test_numbers_and_nesting_that_python_refuses_are_damaged_lines_not_errors() -> None:
+def test_a_number_that_python_refuses_is_kept_as_text_and_such_nesting_is_damage() -> None:
     deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     assert read(b'{"a":' + b"9" * 5000 + b"}\n" + deep + b"\n" + dump(ONE) + b"\n") == [
-        Damaged(1, CUT_SHORT),
-        Damaged(2, CUT_SHORT),
+        Line(1, {"a": "9" * 5000}),
+        Damaged(2, TOO_DEEP),
         Line(3, ONE),
     ]
 

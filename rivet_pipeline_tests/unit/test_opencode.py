@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,8 @@ from rivet_pipeline_tests.unit.database_files import (
 
 READER = OpenCodeReader()
 SESSION = "ses_01"
-START = 1_770_361_012_000
+#: An hour ago: what is open since then may go on. In ms.
+START = (int(time.time()) - 3600) * 1000
 
 Message = tuple[dict[str, Any], list[dict[str, Any]]]
 
@@ -306,6 +310,7 @@ def test_what_may_still_change_waits_until_nobody_writes_any_more(tmp_path: Path
         items = read_all(READER, path, settled=False)
         assert said(items) == [("user", "speech", "Go")]
         assert is_incomplete(items)
+        assert read_all(READER, path, abandoned=False) == items
         settled = read_all(READER, path)
         assert counts(settled) == {
             ("user", "speech"): 1,
@@ -315,6 +320,27 @@ def test_what_may_still_change_waits_until_nobody_writes_any_more(tmp_path: Path
         }
         assert messages(settled)[2].tool_result is None
         assert not is_incomplete(settled)
+
+
+def test_of_a_database_that_is_written_what_nobody_went_on_with_is_given(tmp_path: Path) -> None:
+    long_ago = START - 6 * 3_600_000
+    talk = assistant(1, tool("running"), text("half an an"), done=False)
+    for number, changed in enumerate((long_ago, START)):
+        told = assistant(1, *talk[1], done=False)
+        told[0]["time"]["created"] = long_ago
+        path = database(tmp_path / str(number) / "opencode.db", told)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("UPDATE message SET time_updated = ?", [long_ago])
+            connection.execute("UPDATE part SET time_updated = ?", [changed])
+        items = read_all(READER, path, settled=False)
+        assert is_incomplete(items) is (changed == START)
+        assert [record.role for record in messages(items)] == (["tool", "assistant"] if changed == long_ago else [])
+
+
+def test_a_prompt_whose_parts_are_not_there_yet_waits_for_them(tmp_path: Path) -> None:
+    path = tree(tmp_path / "storage", user(1, summary={"title": "Go"}))
+    assert messages(read_all(READER, path, abandoned=False)) == []
+    assert said(read_all(READER, path)) == [("user", "speech", "Go")]
 
 
 def test_what_is_done_within_a_message_under_way_is_given(tmp_path: Path) -> None:

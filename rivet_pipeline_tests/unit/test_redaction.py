@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, ToolResult
+from rivet_pipeline.transcripts.redact_rules import literal_rule, pattern_rule, shapes_rule
 from rivet_pipeline.transcripts.redaction import (
     Secret,
     find_secrets,
@@ -307,7 +308,7 @@ def test_the_whole_text_is_read() -> None:
     assert GITHUB not in redacted
 
 
-def test_json_values_are_redacted_and_keys_stay() -> None:
+def test_json_values_are_redacted_and_keys_that_are_names_stay() -> None:
     value = {
         "command": f"curl -H 'Authorization: Bearer {LITERAL}'",
         "env": {"FOO_TOKEN": LITERAL, "PATH": "/usr/bin:/bin", "DB_PASSWORD": "${DB_PASSWORD}"},
@@ -319,7 +320,7 @@ def test_json_values_are_redacted_and_keys_stay() -> None:
     assert redacted == {
         "command": "curl -H 'Authorization: Bearer [redacted:bearer_token]'",
         "env": {"FOO_TOKEN": "[redacted:secret]", "PATH": "/usr/bin:/bin", "DB_PASSWORD": "${DB_PASSWORD}"},
-        GITHUB: [
+        "[redacted:github_token]": [
             "[redacted:github_token]",
             1,
             None,
@@ -329,7 +330,7 @@ def test_json_values_are_redacted_and_keys_stay() -> None:
         "token_count": "12345678901234567890",
         "nextPageToken": LITERAL,
     }
-    assert counts == {"bearer_token": 1, "secret": 3, "github_token": 1}
+    assert counts == {"bearer_token": 1, "secret": 3, "github_token": 2}
     assert redact_json(redacted) == (redacted, {})
     assert secrets_in_json(value) == {
         ("bearer_token", LITERAL),
@@ -337,6 +338,25 @@ def test_json_values_are_redacted_and_keys_stay() -> None:
         ("secret", "Summer2024!"),
         ("github_token", GITHUB),
     }
+
+
+def test_a_key_that_is_a_secret_is_redacted_and_no_value_is_lost() -> None:
+    first, second = ("ghp_" + sign * 6 for sign in ("aB3dE9", "Zy8Xw7"))
+    value = {"password": 1, first: 2, second: {f"token {first}": [3]}, "[redacted:github_token]": 4}
+    redacted, counts = redact_json(value)
+    assert redacted == {
+        "password": 1,
+        "[redacted:github_token]'": 2,
+        "[redacted:github_token]''": {"token [redacted:github_token]": [3]},
+        "[redacted:github_token]": 4,
+    }
+    assert counts == {"github_token": 3}
+    assert redact_json(redacted) == (redacted, {})
+    assert secrets_in_json(value) == {("github_token", first), ("github_token", second)}
+    for rule in (pattern_rule("ghp_[A-Za-z0-9]{36}"), shapes_rule(), literal_rule(first).with_values([])):
+        changed, _ = rule.value(value)
+        assert first not in str(changed)
+        assert len(changed) == 4
 
 
 def test_json_in_a_text_loses_the_same_values_as_json() -> None:

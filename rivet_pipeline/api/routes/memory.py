@@ -1,24 +1,29 @@
-"""The ways out: `/api/memory/search`, `/browse` and `/stats`. What is found and counted is `retrieval`'s."""
+"""The ways out: `/api/memory/search`, `/browse`, `/lineage` and `/stats`. What is found is `retrieval`'s."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Annotated
+from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 
-from rivet_pipeline.api.answers import browse_answer, search_answer, stats_answer
+from rivet_pipeline.api.answers import browse_answer, lineage_answer, search_answer, stats_answer
 from rivet_pipeline.api.dependencies import FromApp
 from rivet_pipeline.api.models import (
     BrowseAnswer,
     BrowseQuery,
+    LineageAnswer,
+    LineageQuery,
     SearchAnswer,
     SearchQuery,
     StatsAnswer,
     StatsQuery,
 )
 from rivet_pipeline.api.times import period
+from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.retrieval.browse import browse
+from rivet_pipeline.retrieval.lineage import Budget, read_lineage
 from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.stats import collect_stats
 from rivet_pipeline.retrieval.types import BrowseRequest, SearchRequest
@@ -72,6 +77,24 @@ def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) ->
     )
     with resources.connection() as connection:
         return browse_answer(browse(connection, request))
+
+
+@router.get("/lineage/{id}", summary="Trace a summary to its words, or a message to its summaries")
+def memory_lineage(
+    wanted: Annotated[UUID, Path(alias="id", description="The id of a summary or of a message.")],
+    query: Annotated[LineageQuery, Query()],
+    resources: FromApp,
+) -> LineageAnswer:
+    """Gives, for a summary, the summaries over it and below it down to the messages, and for a message those over it.
+
+    Excerpts are first lines, cut; `/api/memory/tool/memory_get_full` has a message's whole text.
+    """
+    budget = Budget(query.summaries, query.messages, query.excerpt)
+    with resources.connection() as connection:
+        lineage = read_lineage(connection, wanted, budget)
+    if lineage is None:
+        raise NotFoundError(f"No summary and no message has the id {wanted}; /api/memory/search gives the ids.")
+    return lineage_answer(lineage)
 
 
 @router.get("/stats", summary="What the memory holds")

@@ -152,8 +152,10 @@ class _Transcript:
         self.open.pop(step, None)
         return list(self._step(line))
 
-    def finish(self) -> list[ReadItem]:
-        """Steps that never came to their end, as far as they got."""
+    def finish(self, *, abandoned: bool) -> list[ReadItem]:
+        """Steps that will not come to their end any more, as far as they got."""
+        if not abandoned:
+            return []
         left = list(self.open.values())
         self.open.clear()
         return [item for line in left for item in self._step(line)]

@@ -393,7 +393,7 @@ class Telling:
 
     teller: Teller
 
-    def finish(self) -> Iterable[ReadItem]:
+    def finish(self, *, abandoned: bool) -> Iterable[ReadItem]:
         """What is left at the end of a file that nobody writes any more."""
         return self.teller.finish()
 

@@ -88,6 +88,12 @@ _CONTINUED = "This session is being continued from a previous conversation"
 #: Where the text of an attachment stands, in the order of preference.
 _ATTACHMENT_TEXTS = ("content", "text", "snippet", "blockingError", "stdout", "stderr", "description")
 
+#: What explains a row of the harness, beside its text: why an answer was refused, what hooks said.
+_EXPLANATIONS = ("apiRefusalExplanation", "stopReason", "hookErrors", "hookAdditionalContext")
+
+#: How deep errors stand in each other (the harness', the client's, the service's).
+_ERROR_DEPTH = 4
+
 _QUEUE_MEMORY = 256
 _UUID_MEMORY = 65_536
 _MESSAGE_MEMORY = 4_096
@@ -226,8 +232,10 @@ class _Transcript:
             made.append(Skipped(row.line, f"{row.type} without text"))
         return [*items, *made]
 
-    def finish(self) -> list[ReadItem]:
-        """What is left at the end: queued prompts that no later row repeated."""
+    def finish(self, *, abandoned: bool) -> list[ReadItem]:
+        """Queued prompts that no later row will repeat any more."""
+        if not abandoned:
+            return []
         waiting = [*self.expected, *([self.held] if self.held else [])]
         self.held = None
         self.expected.clear()
@@ -409,6 +417,7 @@ class _Transcript:
             "version": value.get("version"),
             "sidechain": row.sidechain,
             "agent_id": value.get("agentId"),
+            "retracts": value.get("retractedMessageUuids"),
         }
         return {**present(known), **line_pointer(self.path, row.line)}
 
@@ -474,7 +483,7 @@ class _Transcript:
 
     def _system(self, row: _Row) -> Iterator[ReadItem]:
         subtype = text_of(row.value.get("subtype"))
-        text = text_of(row.value.get("content")) or _error_text(row.value)
+        text = _system_text(row.value)
         if not text.strip():
             yield Skipped(row.line, f"system/{subtype}")
         elif subtype == "local_command":
@@ -543,9 +552,14 @@ def _blocks(message: Any) -> list[Any] | None:
             content = "".join(text_of(message[key]) for key in sorted(message, key=int))
     else:
         content = message
-    if isinstance(content, str):
+    if isinstance(content, str) or _is_block(content):
         return [content]
     return content if isinstance(content, list) else None
+
+
+def _is_block(content: Any) -> bool:
+    """Whether a content is one block that stands without a list around it."""
+    return isinstance(content, dict) and isinstance(content.get("type"), str)
 
 
 def _said(row: _Row, block: Any, kind: str) -> list[Said]:
@@ -639,7 +653,7 @@ def result_text(content: Any) -> str:
     """A tool result's content, a string or blocks, as text."""
     if isinstance(content, list):
         return join_texts([_result_block(block) for block in content])
-    return text_of(content)
+    return _result_block(content) if _is_block(content) else text_of(content)
 
 
 def _result_block(block: Any) -> str:
@@ -662,8 +676,28 @@ def _attachment_text(value: Any) -> str:
     return text_of(value)
 
 
-def _error_text(value: dict[str, Any]) -> str:
-    error = value.get("error")
-    if isinstance(error, dict):
-        return text_of(error.get("formatted") or error.get("message"))
-    return error if isinstance(error, str) else ""
+def _system_text(value: dict[str, Any]) -> str:
+    """What a row of the harness says: its text, and what explains it that does not stand there already."""
+    told = text_of(value.get("content")) or _error_text(value, _ERROR_DEPTH)
+    for key in _EXPLANATIONS:
+        entry = value.get(key)
+        for part in entry if isinstance(entry, list) else [entry]:
+            text = _attachment_text(part) if isinstance(part, dict | list) else text_of(part)
+            if text.strip() and text not in told:
+                told = join_texts([told, text])
+    return told
+
+
+def _error_text(value: dict[str, Any], depth: int) -> str:
+    """The message of the error that a row, or another error, tells of: the outermost there is."""
+    for key in ("error", "cause", "connection"):
+        error = value.get(key)
+        if isinstance(error, str) and error:
+            return error
+        if isinstance(error, dict):
+            text = text_of(error.get("formatted") or error.get("message"))
+            if not text and depth:
+                text = _error_text(error, depth - 1)
+            if text:
+                return text
+    return ""

@@ -258,7 +258,7 @@ class _Rollout:
         detail = row.type or text_of(row.payload.get("role"))
         return [Skipped(row.line, f"{row.form}/{detail}" if detail else row.form)]
 
-    def finish(self) -> list[ReadItem]:
+    def finish(self, *, abandoned: bool) -> list[ReadItem]:
         """Nothing: no record waits for a later one."""
         return []
 

@@ -19,6 +19,7 @@ from rivet_pipeline.transcripts.readers.shared import (
     SHAPE_ERRORS,
     Said,
     binary_placeholder,
+    is_long_ago,
     join_texts,
     mapping,
     parse_time,
@@ -134,8 +135,9 @@ class _State:
         growing = {text_of(name) for name in value.get("generatingBubbleIds") or []}
         if value.get("status") == "generating" and order:
             growing.add(order[-1][0])
+        active = value.get("lastUpdatedAt") or value.get("createdAt")
         for name, message, off_path in order:
-            yield from self._message(talk, name, message, off_path=off_path, growing=name in growing)
+            yield from self._message(talk, name, message, off_path=off_path, growing=name in growing, active=active)
 
     def _order(
         self, native: str, value: dict[str, Any], keys: list[str]
@@ -160,7 +162,14 @@ class _State:
         return list(found.values())
 
     def _message(
-        self, talk: Conversation, name: str, message: dict[str, Any] | str, *, off_path: bool, growing: bool
+        self,
+        talk: Conversation,
+        name: str,
+        message: dict[str, Any] | str,
+        *,
+        off_path: bool,
+        growing: bool,
+        active: Any,
     ) -> Iterator[ReadItem]:
         pointer: dict[str, Any] = {}
         if isinstance(message, str):
@@ -173,8 +182,8 @@ class _State:
                 yield Skipped(self._line, "message that is gone")
                 return
             message = loaded
-        tool = mapping(message.get("toolFormerData"))
-        if not self._how.settled and (growing or tool.get("status") in _UNFINISHED):
+        is_open = growing or mapping(message.get("toolFormerData")).get("status") in _UNFINISHED
+        if is_open and not self._how.given_up and not is_long_ago(active, message.get("createdAt")):
             self._held = True
             return
         try:

@@ -123,7 +123,7 @@ class _Store:
         reached = {*path, *nodes}
         others = [name for name in self._order if name not in reached]
         # Of a store that is still written, what the root left out may only be on its way to it.
-        waiting = deque(others if self._how.settled else [])
+        waiting = deque(others if self._how.given_up else [])
         said = {part for name in path for part in self._marks(name)} if waiting else set()
         for name in path:
             while waiting and self._order[waiting[0]] < self._order[name]:
@@ -131,7 +131,7 @@ class _Store:
             yield from self._message(name)
         for name in waiting:
             yield from self._left_out(name, said)
-        if not self._how.settled and not all(self._is_binary(name) for name in others):
+        if not self._how.given_up and not all(self._is_binary(name) for name in others):
             yield Incomplete(len(self._order))
 
     def _walk(self, name: str, depth: int, entered: set[str]) -> Iterator[str]:

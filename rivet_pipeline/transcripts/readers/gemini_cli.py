@@ -8,7 +8,7 @@ rows. Each is read twice: what a message came to, and whose it is, may stand beh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -145,6 +145,24 @@ def _key(message: dict[str, Any]) -> str:
     )
 
 
+def _is_open(message: Any) -> bool:
+    """Whether a message holds a tool call that has not come to its end."""
+    return not all(_is_done(call) for call in _list(mapping(message).get("toolCalls")))
+
+
+def _is_done(call: Any) -> bool:
+    status, result = text_of(mapping(call).get("status")), mapping(call).get("result")
+    shown = isinstance(call, dict) and isinstance(call.get("resultDisplay"), str) and call["resultDisplay"] != ""
+    return shown or status in _DONE | _FAILED or result is not None
+
+
+def _may_change(how: Reading) -> Callable[[Any], bool]:
+    """Which last message of a session the harness may still write anew."""
+    if how.given_up:
+        return lambda message: False
+    return _is_open if how.settled else lambda message: True
+
+
 # The document
 
 
@@ -154,11 +172,12 @@ def _read_document(path: Path, how: Reading) -> Iterator[ReadItem]:
         yield Incomplete(1)
         return
     session = _Session(path, how.agent, header)
+    may_change = _may_change(how)
     with open_stream(path) as stream:
         parts: Iterable[DocumentItem] = read_document(
             stream, arrays={"messages"}, max_value=how.max_line, advance=how.advance
         )
-        for item in parts if how.settled else hold_last(parts, "messages"):
+        for item in parts if how.given_up else hold_last(parts, "messages", may_change):
             if isinstance(item, Element):
                 yield from session.take(item.value, item.line)
             elif isinstance(item, Member):
@@ -166,7 +185,7 @@ def _read_document(path: Path, how: Reading) -> Iterator[ReadItem]:
             else:
                 yield item
     if _is_message(header):
-        yield from session.take(header, 1) if how.settled else [Incomplete(1)]
+        yield from [Incomplete(1)] if may_change(header) else session.take(header, 1)
 
 
 def _document_header(path: Path, how: Reading) -> tuple[dict[str, Any], bool]:
@@ -199,6 +218,8 @@ class _Survey:
     taken_back: set[str] = field(default_factory=set)
     #: The message that was written last: it may still change.
     latest: str = ""
+    #: The messages whose last version holds a tool call that has not come to its end.
+    open: set[str] = field(default_factory=set)
     #: How many records there were. The file may grow before it is read again.
     records: int = 0
 
@@ -207,15 +228,16 @@ class _Survey:
         if "$rewindTo" in record:
             self._rewind(text_of(record["$rewindTo"]))
         elif _is_log_message(record):
-            self._message(_key(record), number, 0)
+            self._message(record, number, 0)
         else:
             patch = _patch(record)
             self.header.update({key: value for key, value in patch.items() if key != "messages"})
             for message in _list(patch.get("messages")):
                 if isinstance(message, dict):
-                    self._message(_key(message), number, len(text_of(message)))
+                    self._message(message, number, len(text_of(message)))
 
-    def _message(self, key: str, number: int, size: int) -> None:
+    def _message(self, message: dict[str, Any], number: int, size: int) -> None:
+        key = _key(message)
         self.latest = key
         self.path[key] = None
         self.taken_back.discard(key)
@@ -224,6 +246,12 @@ class _Survey:
         # snapshots the longer one.
         if known is None or size == 0 or (known[1] > 0 and size >= known[1]):
             self.versions[key] = (number, size)
+            (self.open.add if _is_open(message) else self.open.discard)(key)
+
+    def held(self, how: Reading) -> str:
+        """The key of the message that is held back, since it may still change."""
+        waits = not how.settled or (self.latest in self.open and not how.given_up)
+        return self.latest if waits else ""
 
     def is_last(self, key: str, number: int) -> bool:
         """Whether the record holds the version of a message that counts."""
@@ -255,7 +283,7 @@ def _read_log(path: Path, how: Reading) -> Iterator[ReadItem]:
                 survey.take(number, item.value)
             if not isinstance(item, Incomplete):
                 survey.records = number + 1
-    log = _Log(survey, _Session(path, how.agent, survey.header), "" if how.settled else survey.latest)
+    log = _Log(survey, _Session(path, how.agent, survey.header), survey.held(how))
     with open_stream(path) as stream:
         for number, item in enumerate(read_lines(stream, max_line=how.max_line, advance=how.advance)):
             if isinstance(item, Line) and number < survey.records:
@@ -415,7 +443,7 @@ class _Session:
         text, failed = result_text(call.get("result"))
         if not text and isinstance(call.get("resultDisplay"), str):
             text = call["resultDisplay"]
-        done = bool(text) or status in _DONE | _FAILED or call.get("result") is not None
+        done = bool(text) or _is_done(call)
         marks = {
             "kind": "tool",
             "is_error": failed or status in _FAILED,

@@ -318,8 +318,10 @@ def _remember(memory: dict[str, _T], key: str, value: _T) -> None:
         del memory[next(iter(memory))]
 
 
-def hold_last(items: Iterable[DocumentItem], key: str) -> Iterator[DocumentItem]:
-    """The parts of a document that is still rewritten: the last element of an array may change, and is held back."""
+def hold_last(
+    items: Iterable[DocumentItem], key: str, may_change: Callable[[Any], bool] = lambda _: True
+) -> Iterator[DocumentItem]:
+    """The parts of a document that is still rewritten: the last element of an array is held back if it may change."""
     held: Element | None = None
     for item in items:
         if not isinstance(item, Element) or item.key != key:
@@ -329,4 +331,4 @@ def hold_last(items: Iterable[DocumentItem], key: str) -> Iterator[DocumentItem]
             yield held
         held = item
     if held is not None:
-        yield Incomplete(held.line)
+        yield Incomplete(held.line) if may_change(held.value) else held

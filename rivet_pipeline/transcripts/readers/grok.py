@@ -97,7 +97,7 @@ class GrokReader(LineReader):
             return
         if richer.name.endswith(_RANKED[0]) and not _speaks(richer):
             # The session may be so young that its first words are not in the stream yet.
-            if how.settled:
+            if how.given_up:
                 yield from super().read(path, how)
                 return
             yield Incomplete(1)
@@ -246,12 +246,13 @@ class _Updates:
             return [Skipped(line.number, kind)]
         return list(handler(row, update))
 
-    def finish(self) -> Iterable[ReadItem]:
-        """What was still growing, as it is."""
+    def finish(self, *, abandoned: bool) -> Iterable[ReadItem]:
+        """What was still growing, as it is; calls without arguments when these will not come any more."""
         items = [*self._end("user"), *self._end("assistant")]
-        for row, call in self.calls.values():
-            items.extend(self._tell(row, [call]))
-        self.calls.clear()
+        if abandoned:
+            for row, call in self.calls.values():
+                items.extend(self._tell(row, [call]))
+            self.calls.clear()
         return [*items, *(self.teller.finish() if self.teller else [])]
 
     def waits(self) -> bool:

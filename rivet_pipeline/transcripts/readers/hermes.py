@@ -96,7 +96,7 @@ class _Lines:
         place = Place(line.number, line_pointer(self._path, line.number), result)
         return self._session.message(line.value, place)
 
-    def finish(self) -> list[ReadItem]:
+    def finish(self, *, abandoned: bool) -> list[ReadItem]:
         """Nothing is held back."""
         return []
 

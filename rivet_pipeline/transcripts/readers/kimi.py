@@ -53,6 +53,9 @@ _MAIN = "main"
 _CONTEXT_NAME = re.compile(r"context(?:_\d+)?\.jsonl")
 _CONTEXT_ROLES = frozenset({"system", "user", "assistant", "tool", "_checkpoint", "_usage", "_system_prompt"})
 
+#: Between these stands the state of the work tree, before the task of a sub-agent.
+_CONTEXT_START, _CONTEXT_END = "<git-context>", "</git-context>"
+
 _SCAN = 64 * 1024
 
 #: How many prompts may wait for the message that repeats them.
@@ -190,9 +193,9 @@ class _Wire:
             return [Skipped(line.number, kind or (f"older wire/{older}" if older else "without type"))]
         return list(handler(line)) or [Skipped(line.number, kind)]
 
-    def finish(self) -> Iterable[ReadItem]:
-        """Prompts that were typed and never came to the model."""
-        while self.prompts:
+    def finish(self, *, abandoned: bool) -> Iterable[ReadItem]:
+        """Prompts that were typed and will not come to the model any more."""
+        while abandoned and self.prompts:
             row, text = self.prompts.popleft()
             yield from self.teller.tell(row, split_prompt(text))
         yield from self.teller.finish()
@@ -306,12 +309,19 @@ def _told(parts: Iterable[Part], kind: str, name: str) -> list[Part]:
     for part in parts:
         if not isinstance(part, Said):
             told.append(part)
+        elif name == "subagent" and _is_cut_context(part.text):
+            told.append(Said("system", "injected", part.text))
         elif kind in {"", "user"} or (kind, name) == ("system_trigger", "subagent"):
             told.extend(split_prompt(part.text))
         else:
             machinery: Kind = "notice" if kind == "background_task" else "injected"
             told.append(Said("system", machinery, part.text))
     return told
+
+
+def _is_cut_context(text: str) -> bool:
+    """Whether a text is what the harness puts before a sub-agent's task, cut before its end."""
+    return text.lstrip().startswith(_CONTEXT_START) and _CONTEXT_END not in text
 
 
 def _tool_result(event: dict[str, Any]) -> Result:

@@ -113,7 +113,7 @@ class _Sessions:
     def of(self, session: dict[str, Any]) -> OpenCodeSession:
         native = text_of(session["id"])
         if native not in self._known:
-            self._known[native] = OpenCodeSession(session, self._how.agent, self._path, settled=self._how.settled)
+            self._known[native] = OpenCodeSession(session, self._how.agent, self._path, given_up=self._how.given_up)
         return self._known[native]
 
     def held(self) -> bool:
@@ -197,7 +197,7 @@ class _Events:
         part, info = mapping(properties.get("part")), mapping(properties.get("info"))
         try:
             if _is_session(info):
-                return [SessionUpdate(OpenCodeSession(info, self._how.agent, self._path, settled=True).talk.session)]
+                return [SessionUpdate(OpenCodeSession(info, self._how.agent, self._path, given_up=True).talk.session)]
             if part.get("id") and self._last[part["id"]] == item.index:
                 session = self._sessions.of({"id": part["sessionID"]})
                 known = {**self._infos.get(text_of(part.get("messageID")), {}), "error": None}

@@ -13,7 +13,7 @@ from typing import Any
 
 from rivet_pipeline.transcripts.lines import NOT_JSON, TOO_LONG
 from rivet_pipeline.transcripts.readers.conversation import json_value, sqlite_pointer
-from rivet_pipeline.transcripts.readers.opencode_parts import OpenCodeSession, Part
+from rivet_pipeline.transcripts.readers.opencode_parts import ROW_UPDATED, OpenCodeSession, Part
 from rivet_pipeline.transcripts.readers.shared import mapping, present, text_of
 from rivet_pipeline.transcripts.reading import Reading
 from rivet_pipeline.transcripts.records import Damaged, Incomplete, ReadItem, SessionUpdate, Skipped
@@ -21,6 +21,11 @@ from rivet_pipeline.transcripts.sqlite_source import fetch, open_sqlite, tables
 
 #: The tables without which there is nothing to read.
 NEEDED = frozenset({"session", "message", "part"})
+
+_ROWS, _NEWER = ("message", "part"), "session_message"
+
+#: Columns that are read beside `data`, and as what they are added to it.
+_BESIDE = {"type": "type", "time_updated": ROW_UPDATED}
 
 _MESSAGES = "SELECT id FROM message WHERE session_id = ? ORDER BY id"
 _MESSAGES_BY_TIME = "SELECT id FROM message WHERE session_id = ? ORDER BY time_created, id"
@@ -49,7 +54,8 @@ class _Database:
     def __init__(self, connection: sqlite3.Connection, path: Path, how: Reading, found: dict[str, set[str]]) -> None:
         self._connection, self._path, self._how = connection, path, how
         self._messages = _MESSAGES_BY_TIME if "time_created" in found["message"] else _MESSAGES
-        self._newer = "session_message" in found
+        self._newer = _NEWER in found
+        self._rows = {table: _row_query(table, found[table]) for table in (*_ROWS, _NEWER) if table in found}
         self.rows = 0
         self.held = False
 
@@ -61,11 +67,13 @@ class _Database:
 
     def session(self, native: str) -> Iterator[ReadItem]:
         row = fetch(self._connection, "SELECT * FROM session WHERE id = ?", [native])
-        session = OpenCodeSession(_session(native, row), self._how.agent, self._path, settled=self._how.settled)
+        session = OpenCodeSession(
+            _session(native, row), self._how.agent, self._path, given_up=self._how.given_up, shared=True
+        )
         yield SessionUpdate(session.talk.session)
         messages = self._ids(self._messages, native)
         for message in messages:
-            info = self._load("SELECT id, data FROM message WHERE id = ?", message)
+            info = self._load("message", message)
             if isinstance(info, Damaged):
                 yield info
                 info = {}
@@ -78,7 +86,7 @@ class _Database:
 
     def _parts(self, message: str) -> Iterator[Part | Damaged]:
         for part in self._ids("SELECT id FROM part WHERE message_id = ? ORDER BY id", message):
-            value = self._load("SELECT id, data FROM part WHERE id = ?", part)
+            value = self._load("part", part)
             if isinstance(value, Damaged):
                 yield value
             else:
@@ -87,7 +95,7 @@ class _Database:
     def _newer_messages(self, session: OpenCodeSession, native: str) -> Iterator[ReadItem]:
         sql = "SELECT id FROM session_message WHERE session_id = ? ORDER BY time_created, id"
         for message in self._ids(sql, native):
-            value = self._load("SELECT id, type, data FROM session_message WHERE id = ?", message)
+            value = self._load("session_message", message)
             if isinstance(value, Damaged):
                 yield value
                 continue
@@ -97,9 +105,9 @@ class _Database:
                 self.rows, info, [Part(text_of(part["id"]), part, self.rows, pointer) for part in parts]
             )
 
-    def _load(self, sql: str, native: str) -> dict[str, Any] | Damaged:
+    def _load(self, table: str, native: str) -> dict[str, Any] | Damaged:
         self.rows += 1
-        row = fetch(self._connection, sql, [native])
+        row = fetch(self._connection, self._rows[table], [native])
         if row is None:
             return Damaged(self.rows, TOO_LONG)
         if self._how.advance is not None:
@@ -107,13 +115,19 @@ class _Database:
         value = json_value(row["data"])
         if not isinstance(value, dict):
             return Damaged(self.rows, NOT_JSON)
-        return {**value, "type": row["type"]} if "type" in row.keys() else value  # noqa: SIM118
+        return {**value, **{key: row[name] for name, key in _BESIDE.items() if name in row.keys()}}  # noqa: SIM118
 
     def _ids(self, sql: str, *parameters: str) -> list[str]:
         return [row[0] for row in self._connection.execute(sql, parameters).fetchall() if row[0] is not None]
 
     def _count(self, sql: str, *parameters: str) -> int:
         return int(self._connection.execute(sql, parameters).fetchone()[0])
+
+
+def _row_query(table: str, columns: set[str]) -> str:
+    wanted = ["id", "data", *(["type"] if table == _NEWER else [])]
+    names = [*wanted, *(["time_updated"] if "time_updated" in columns else [])]
+    return f"SELECT {', '.join(names)} FROM {table} WHERE id = ?"  # noqa: S608
 
 
 def _session(native: str, row: sqlite3.Row | None) -> dict[str, Any]:

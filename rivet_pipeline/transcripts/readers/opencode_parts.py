@@ -18,6 +18,7 @@ from rivet_pipeline.transcripts.readers.shared import (
     SHAPE_ERRORS,
     Said,
     binary_placeholder,
+    is_long_ago,
     join_texts,
     mapping,
     parse_time,
@@ -27,6 +28,9 @@ from rivet_pipeline.transcripts.readers.shared import (
 from rivet_pipeline.transcripts.records import Damaged, ReadItem, Skipped
 
 HARNESS = "opencode"
+
+#: Under this name a database adds to a message or part when its row was last written.
+ROW_UPDATED = "row updated"
 
 #: Titles that the harness gives before it knows better.
 _DEFAULT_TITLE = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT")
@@ -76,7 +80,9 @@ class _Message:
 class OpenCodeSession:
     """Gives the messages of one session."""
 
-    def __init__(self, session: Mapping[str, Any], agent: str, file: Path, *, settled: bool) -> None:
+    def __init__(
+        self, session: Mapping[str, Any], agent: str, file: Path, *, given_up: bool, shared: bool = False
+    ) -> None:
         title = text_of(session.get("title"))
         settings = {
             "file": str(file),
@@ -95,7 +101,9 @@ class OpenCodeSession:
         )
         #: Whether something was held back that may still change.
         self.held = False
-        self._settled = settled
+        self._given_up = given_up
+        #: Whether its store holds other sessions too, whose changes say nothing of this one.
+        self._shared = shared
         self._reverted = mapping(session.get("revert"))
         self._off_path = False
         self._handlers: dict[str, Callable[[_Message, Part], Iterable[ReadItem]]] = {
@@ -156,7 +164,7 @@ class OpenCodeSession:
         if handler is None:
             return [Skipped(part.line, f"part/{kind or 'without type'}")]
         try:
-            if not self._settled and _may_change(message, kind, part.value):
+            if _may_change(message, kind, part.value) and not self._is_given_up(message, part.value):
                 self.held = True
                 return []
             return list(handler(message, part)) or [Skipped(part.line, f"part/{kind} without text")]
@@ -247,10 +255,19 @@ class OpenCodeSession:
         text = text_of(summary.get("body") or summary.get("title"))
         if message.role != "user" or not text.strip():
             return
-        if self._settled:
+        if self._is_given_up(message, {}):
             yield from self._say(message, Part(f"{message.id}:summary", {}), Said("user", "speech", text), lost="parts")
         else:
             self.held = True
+
+    def _is_given_up(self, message: _Message, value: dict[str, Any]) -> bool:
+        """Whether nobody will go on with what is open, judged by the source, else by the part's and message's times."""
+        if self._given_up or not self._shared:
+            return self._given_up
+        info = message.info
+        times = [mapping(of.get("time")) for of in (info, value, mapping(value.get("state")))]
+        latest = [time.get(key) for time in times for key in ("created", "start", "end")]
+        return is_long_ago(*latest, info.get(ROW_UPDATED), value.get(ROW_UPDATED))
 
     def _say(self, message: _Message, part: Part, said: Said, **more: Any) -> Iterator[ReadItem]:
         if said.text.strip():

@@ -37,7 +37,7 @@ def read_tree(path: Path, how: Reading) -> Iterator[ReadItem]:
                 yield item
     if not isinstance(session.get("id"), str):
         return
-    found = OpenCodeSession(session, how.agent, path, settled=how.settled)
+    found = OpenCodeSession(session, how.agent, path, given_up=how.given_up)
     yield SessionUpdate(found.talk.session)
     tree = _Tree(path, session["id"])
     for number, file in enumerate(tree.messages(), start=1):

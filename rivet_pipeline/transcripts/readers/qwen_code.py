@@ -198,7 +198,7 @@ class _Transcript:
         name = f"{row.type}/{row.subtype}" if row.subtype else row.type
         return made or [Skipped(row.line, name if row.type == "system" else f"{name} without text")]
 
-    def finish(self) -> list[ReadItem]:
+    def finish(self, *, abandoned: bool) -> list[ReadItem]:
         """Nothing is held back."""
         return []
 

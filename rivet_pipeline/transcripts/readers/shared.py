@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from rivet_pipeline.transcripts.cleaning import content_event_id
 from rivet_pipeline.transcripts.lines import Line, open_stream, read_lines
-from rivet_pipeline.transcripts.reading import Head, Reading, SourceState
+from rivet_pipeline.transcripts.reading import ABANDONED_AFTER, Head, Reading, SourceState
 from rivet_pipeline.transcripts.reading import file_state as file_state
 from rivet_pipeline.transcripts.records import Damaged, Incomplete, Kind, ReadItem, Role
 
@@ -54,6 +54,15 @@ def parse_time(value: Any) -> datetime | None:
     except (ValueError, OverflowError, OSError):
         return None
     return None
+
+
+def is_long_ago(*times: Any) -> bool:
+    """Whether the latest of the times, as in `parse_time`, is so long past that what is open since stays open.
+
+    For stores that hold many conversations, so that their own time says nothing of one. False without a time.
+    """
+    known = [moment for moment in map(parse_time, times) if moment is not None]
+    return bool(known) and (datetime.now(UTC) - max(known)).total_seconds() >= ABANDONED_AFTER
 
 
 def _unit(value: float) -> float:
@@ -113,8 +122,11 @@ class Transcript(Protocol):
         """What one record comes to. May raise any of `SHAPE_ERRORS`: the record then counts as damaged."""
         ...
 
-    def finish(self) -> Iterable[ReadItem]:
-        """What is left at the end of a file that nobody writes any more."""
+    def finish(self, *, abandoned: bool) -> Iterable[ReadItem]:
+        """What is left at the end of a settled file: what has no mark of its own for its end.
+
+        What is marked as open, or will come again under another name, is given when it is `abandoned` only.
+        """
         ...
 
     def waits(self) -> bool:
@@ -160,8 +172,8 @@ class LineReader(FileReader, ABC):
                 number = item.number
                 yield from _taken(transcript, item)
         if how.settled:
-            yield from transcript.finish()
-        elif transcript.waits():
+            yield from transcript.finish(abandoned=how.abandoned)
+        if transcript.waits():
             yield Incomplete(number)
 
 

@@ -1,0 +1,148 @@
+"""What waits for each stage and what rests after a failure, and the way to have it tried again at once.
+
+There is no queue: what waits is read from the pending views, what rests from the failure ledger. What a failure means
+for the next try is decided in `ledger.py`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from rivet_pipeline.db.ledger import SERVICE
+from rivet_pipeline.db.pending import PendingDay, pending_days
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.stages import STAGES
+
+#: Stands for every stage.
+ALL_STAGES = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Items of one stage that failed for one cause.
+
+    `given_up` of them are not tried again by themselves; `next_attempt_at` is the earliest of the others' (UTC, None
+    when there is none). `error` is the latest.
+    """
+
+    cause: str
+    items: int
+    given_up: int
+    next_attempt_at: datetime | None
+    oldest_at: datetime
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageQueue:
+    """One stage: what is due, what of it only time made due, and what rests. `service`: why the whole stage rests."""
+
+    stage: str
+    days: int
+    items: int
+    timed_items: int
+    oldest_day: date | None
+    service: Rest | None
+    resting: list[Rest]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One row of the ledger. `item` is an id, or `service`."""
+
+    stage: str
+    item: str
+    cause: str
+    attempts: int
+    error: str
+    next_attempt_at: datetime | None
+
+
+def queue_status(connection: Connection) -> list[StageQueue]:
+    """Every stage in the order of the chain, then others that stand in the ledger only."""
+    pending: dict[str, list[PendingDay]] = defaultdict(list)
+    for item in pending_days(connection):
+        pending[item.stage].append(item)
+    rests = _rests(connection)
+    stages = [*STAGES, *sorted(rests.keys() - set(STAGES))]
+    return [_stage(stage, pending[stage], rests.get(stage, [])) for stage in stages]
+
+
+def _stage(stage: str, work: list[PendingDay], rests: list[tuple[bool, Rest]]) -> StageQueue:
+    return StageQueue(
+        stage,
+        days=len({item.day for item in work}),
+        items=sum(item.items for item in work),
+        timed_items=sum(item.items for item in work if item.timed),
+        oldest_day=min((item.day for item in work), default=None),
+        service=next((rest for is_service, rest in rests if is_service), None),
+        resting=[rest for is_service, rest in rests if not is_service],
+    )
+
+
+def _rests(connection: Connection) -> dict[str, list[tuple[bool, Rest]]]:
+    """The ledger by stage and cause; True: the stage's service itself."""
+    rows = connection.execute(
+        """
+        SELECT stage, is_service, cause, count(*) AS items,
+               count(*) FILTER (WHERE next_attempt_at IS NULL) AS given_up, min(next_attempt_at) AS next_attempt_at,
+               min(first_failed_at) AS oldest_at,
+               (array_agg(left(error, 500) ORDER BY last_failed_at DESC))[1] AS error
+        FROM (SELECT *, item = %s AS is_service FROM ros_failures) AS f
+        GROUP BY stage, is_service, cause ORDER BY stage, cause
+        """,
+        [SERVICE],
+    ).fetchall()
+    found: dict[str, list[tuple[bool, Rest]]] = defaultdict(list)
+    for row in rows:
+        stage, is_service = row.pop("stage"), row.pop("is_service")
+        found[stage].append((is_service, Rest(**row)))
+    return found
+
+
+def retry_failed(
+    connection: Connection, *, stage: str, error: str | None = None, dry_run: bool = False
+) -> list[Failure]:
+    """Makes failed items of a stage (`all`: of every stage) due at once, as if they had never failed.
+
+    `error` narrows them to those whose error contains it, in any case. The rows stay, with their error, until the items
+    succeed. Returns the rows as they were, oldest first; with `dry_run` nothing is changed. Raises `InvalidInputError`
+    for a stage that there is not.
+    """
+    _check_stage(connection, stage)
+    with connection.transaction():
+        rows = connection.execute(
+            """
+            SELECT stage, item, cause, attempts, error, next_attempt_at FROM ros_failures
+            WHERE (%(stage)s = %(all)s OR stage = %(stage)s)
+              AND (%(error)s::text IS NULL OR position(lower(%(error)s::text) IN lower(error)) > 0)
+            ORDER BY first_failed_at, stage, item
+            FOR UPDATE
+            """,
+            {"stage": stage, "all": ALL_STAGES, "error": error},
+        ).fetchall()
+        if rows and not dry_run:
+            _make_due(connection, rows)
+    return [Failure(**row) for row in rows]
+
+
+def _make_due(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(
+        """
+        UPDATE ros_failures AS f SET attempts = 0, next_attempt_at = now()
+        FROM unnest(%s::text[], %s::text[]) AS i (stage, item) WHERE f.stage = i.stage AND f.item = i.item
+        """,
+        [[row["stage"] for row in rows], [row["item"] for row in rows]],
+    )
+
+
+def _check_stage(connection: Connection, stage: str) -> None:
+    if stage == ALL_STAGES or stage in STAGES:
+        return
+    found = connection.execute("SELECT 1 FROM ros_failures WHERE stage = %s LIMIT 1", [stage]).fetchone()
+    if found is None:
+        raise InvalidInputError("task", f"there is no stage {stage!r}; give {ALL_STAGES}, {', '.join(STAGES)}")

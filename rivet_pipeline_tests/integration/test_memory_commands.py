@@ -1,0 +1,224 @@
+"""`rivet memory …` in this process over a real store: what it prints, what it changes, how it exits."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from rivet_pipeline.cli import main as cli
+from rivet_pipeline.db.ledger import SERVICE, record_failure
+from rivet_pipeline.db.pool import Connection, Pool
+from rivet_pipeline.models.protocols import ModelError
+from rivet_pipeline.settings import get_settings
+from rivet_pipeline.stages import STAGES
+from rivet_pipeline.summaries.compact import summarize_leaves
+from rivet_pipeline_tests.integration.chat_server import Reply, chat_server, says
+from rivet_pipeline_tests.integration.memory_rows import add_message, add_summary
+from rivet_pipeline_tests.integration.pipeline import DAY, CountingSummarizer, capture, capture_calls
+
+HOSTILE = "would \x1b[31mrather [red]not[/red]\n\x07 and more"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What one command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output, which must be one JSON document."""
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
+    """Runs `rivet memory` with the given words, on the test's store, in a wide terminal."""
+
+    def call(*words: str, **environment: str) -> Ran:
+        for name, value in {
+            "RIVETOS_PG_URL": database_url,
+            "RIVETOS_HOME": str(tmp_path / "home"),
+            "RIVETOS_TIMEZONE": "Europe/Berlin",
+            "COLUMNS": "200",
+            **environment,
+        }.items():
+            monkeypatch.setenv(name, value)
+        get_settings.cache_clear()
+        monkeypatch.setattr(sys, "argv", ["rivet", "memory", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        captured = capsys.readouterr()
+        return Ran(int(left.value.code or 0), captured.out, captured.err)
+
+    yield call
+    get_settings.cache_clear()
+
+
+def fail(connection: Connection, stage: str, item: str, error: ModelError, times: int = 1) -> None:
+    with connection.transaction():
+        for _ in range(times):
+            record_failure(connection, stage=stage, item=item, error=error, day=DAY)
+
+
+def said(connection: Connection) -> list[str]:
+    return [row["content"] for row in connection.execute("SELECT content FROM ros_messages ORDER BY created_at, seq")]
+
+
+@pytest.mark.parametrize("command", ["queue-status", "retry-failed", "backfill-tool-synth", "lineage"])
+def test_each_command_explains_itself_with_an_example(run: Run, command: str) -> None:
+    ran = run(command, "--help")
+    assert ran.code == 0
+    assert f"Example: rivet memory {command}" in ran.out
+    assert "--json" in ran.out
+
+
+def test_the_group_lists_its_commands(run: Run) -> None:
+    ran = run("--help")
+    assert ran.code == 0
+    assert all(name in ran.out for name in ("queue-status", "retry-failed", "backfill-tool-synth", "lineage"))
+    assert run("nonsense").code == 2
+
+
+def test_the_queue_shows_what_waits_and_why_the_rest_rests(run: Run, connection: Connection) -> None:
+    capture(connection, count=10)
+    fail(connection, "leaf_summaries", "a", ModelError("content", "refusal", HOSTILE), times=3)
+    fail(connection, "message_embeddings", SERVICE, ModelError("transient", "http-503", "busy"))
+    ran = run("queue-status")
+    assert ran.code == 0
+    assert [line.split()[0] for line in ran.out.splitlines()[1:8]] == list(STAGES)
+    assert "the whole stage" in ran.out
+    assert "! leaf_summaries: 1 item (content, 1 given up;" in ran.out
+    assert "rather [red]not[/red]" in ran.out
+    assert "\x1b" not in ran.out
+    assert "! message_embeddings: its service (transient, tried again at " in ran.out
+
+    stages = {stage["stage"]: stage for stage in run("queue-status", "--json").json}
+    assert stages["messages"] == {
+        "stage": "messages",
+        "days": 1,
+        "items": 1,
+        "timed_items": 0,
+        "oldest_day": "2026-03-02",
+        "service": None,
+        "resting": [],
+    }
+    assert stages["message_embeddings"]["service"]["next_attempt_at"].endswith("Z")
+    assert stages["leaf_summaries"]["resting"][0]["given_up"] == 1
+
+
+def test_failures_are_retried_by_stage_and_error(run: Run, connection: Connection) -> None:
+    fail(connection, "leaf_summaries", "a", ModelError("content", "refusal", HOSTILE), times=3)
+    fail(connection, "leaf_summaries", "b", ModelError("content", "echo", "the same again"), times=3)
+    ran = run("retry-failed", "--task", "leaf_summaries", "--error", "RATHER", "--dry-run")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "1 failure would be tried again.")
+    assert "leaf_summaries a content, 3 attempts: refusal: would" in ran.out
+    assert "\x1b" not in ran.out
+    assert connection.execute("SELECT count(*) AS n FROM ros_blocked_items").fetchone() == {"n": 2}
+    done = run("retry-failed", "--task", "all", "--json").json
+    assert done["changed"] is True
+    assert {failure["item"] for failure in done["failures"]} == {"a", "b"}
+    assert connection.execute("SELECT count(*) AS n FROM ros_blocked_items").fetchone() == {"n": 0}
+    nothing = run("retry-failed", "--task", "all", "--error", "no such words")
+    assert (nothing.code, nothing.out.startswith("No failure matches")) == (0, True)
+
+
+def test_a_wrong_task_is_a_wrong_command_line(run: Run) -> None:
+    for words in (
+        ("retry-failed",),
+        ("retry-failed", "--task", "leaves"),
+        ("retry-failed", "--task", "all", "--error", " "),
+    ):
+        ran = run(*words)
+        assert ran.code == 2, words
+        assert "--" in ran.err
+    assert "leaf_summaries" in run("retry-failed", "--task", "leaves").err
+
+
+def test_a_backfill_is_shown_before_and_done_once(run: Run, connection: Connection) -> None:
+    capture_calls(connection, count=7)
+    capture_calls(connection, "heartbeat:1", count=3)
+    shown = run("backfill-tool-synth", "--dry-run")
+    assert shown.code == 0
+    assert "7 tool calls would get a text from rendering-1." in shown.out
+    assert "Ran `make part-0` in the shell (Build part 0)." in shown.out
+    assert set(said(connection)) == {""}
+    done = run("backfill-tool-synth", "--json").json
+    assert (done["writer"], done["written"], done["failed"]) == ("rendering-1", 7, 0)
+    assert done["before"] == {"due": 7, "awaiting": 0, "resting": 0}
+    assert done["after"] == {"due": 0, "awaiting": 0, "resting": 0}
+    assert sum(text != "" for text in said(connection)) == 7
+    assert "0 tool calls got a text" in run("backfill-tool-synth").out
+
+
+def test_a_backfill_asks_the_configured_model_and_keeps_bad_answers_out(run: Run, connection: Connection) -> None:
+    capture_calls(connection, count=3)
+
+    def answer(request: dict[str, Any]) -> Reply:
+        asked = request["messages"][1]["content"]
+        for number in (0, 1):
+            if f"part-{number}" in asked:
+                return says(f"Built part {number} with `make part-{number}`.")
+        return says("I'm sorry, I can not help with that.")
+
+    with chat_server(answer) as server:
+        model = {"RIVETOS_COMPACTOR_URL": server.url, "RIVETOS_COMPACTOR_MODEL": "small-1"}
+        assert "3 tool calls would get a text from small-1." in run("backfill-tool-synth", "--dry-run", **model).out
+        assert server.asked == []
+        ran = run("backfill-tool-synth", **model)
+        assert (ran.code, len(server.asked)) == (0, 3)
+    assert said(connection) == ["Built part 0 with `make part-0`.", "Built part 1 with `make part-1`.", ""]
+    assert "2 tool calls got a text from small-1, 1 failed." in ran.out
+    assert "1 rest after a failure" in ran.out
+    row = connection.execute("SELECT cause, error FROM ros_failures").fetchone()
+    assert row is not None
+    assert (row["cause"], row["error"].partition(":")[0]) == ("content", "refusal")
+
+
+def test_the_lineage_is_a_tree_down_to_the_words(run: Run, connection: Connection, pool: Pool) -> None:
+    capture(connection, count=10)
+    summarize_leaves(pool, days=None, summarizer=CountingSummarizer())
+    row = connection.execute("SELECT id FROM ros_summaries").fetchone()
+    assert row is not None
+    ran = run("lineage", str(row["id"]), "--messages", "4")
+    assert ran.code == 0
+    assert ran.out.splitlines()[0] == "test:1"
+    assert f"leaf {str(row['id'])[:8]}  2026-03-02 10:00 CET" in ran.out
+    assert "Step 3 of test:1 changed src/part_3.py on host db-3." in ran.out
+    assert "Step 4 of" not in "\n".join(line for line in ran.out.splitlines() if "src/part_4" in line and "├" in line)
+    assert "6 more messages below are not shown; --messages shows more." in ran.out
+    body = run("lineage", str(row["id"]), "--json").json
+    assert len(body["summary"]["messages"]) == 10
+    message = run("lineage", body["summary"]["messages"][3]["id"])
+    assert f"leaf {str(row['id'])[:8]}" in message.out
+    assert "Step 3 of test:1" in message.out
+
+
+def test_a_lineage_shows_no_escape_sequence_and_an_unknown_id_is_an_error(run: Run, connection: Connection) -> None:
+    message = add_message(connection, HOSTILE)
+    ran = run("lineage", str(message))
+    assert ran.code == 0
+    assert "\x1b" not in ran.out
+    assert "[red]not[/red]" in ran.out
+    assert "Note: no summary holds this message yet" in ran.out
+    orphan = run("lineage", str(add_summary(connection, HOSTILE)))
+    assert "\x1b" not in orphan.out
+    missing = run("lineage", str(uuid4()))
+    assert (missing.code, missing.out) == (1, "")
+    assert missing.err.count("\n") == 1
+    assert run("lineage", "nonsense").code == 2

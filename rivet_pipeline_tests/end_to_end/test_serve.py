@@ -32,6 +32,8 @@ def serving(url: str, home: Path, **environment: str) -> Iterator[tuple[subproce
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # Whoever runs the tests in the background has made us ignore Ctrl-C, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     base = f"http://127.0.0.1:{port}"
     try:

@@ -3,6 +3,7 @@ launched once more."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,7 +26,11 @@ from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
 from rivet_pipeline_tests.end_to_end.conftest import Up, until
 from rivet_pipeline_tests.integration.pipeline import capture
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not os.environ.get("RIVET_LONG_TESTS"), reason="takes minutes; RIVET_LONG_TESTS=1 runs it"),
+]
 
 YEAR = [date(2025, 3, 1) + timedelta(days=number) for number in range(365)]
 #: Every fifth day was made by the current version already; one day holds a branch.

@@ -40,7 +40,7 @@ default_schedules = [
     schedules.checks_hourly,
     schedules.daily_housekeeping,
 ]
-default_sensors = [sensors.pending_work]
+default_sensors = [sensors.pending_work, sensors.remine_stale]
 
 
 def build_defs(*, resources: Mapping[str, Any] | None = None) -> dg.Definitions:

@@ -33,6 +33,9 @@ STAGES: tuple[Stage, ...] = (
     "summary_embeddings",
 )
 
+#: The levels of the summary tree, from the bottom. Their rows are redone when they are stale.
+SUMMARY_STAGES: tuple[Stage, ...] = ("leaf_summaries", "branch_summaries", "root_summaries")
+
 
 @dataclass(slots=True)
 class DayReport:

@@ -30,7 +30,7 @@ _EFFECT = {
 }
 
 #: Figures whose keys are data (an agent, a tool, a stage), not names of ours: they keep their spelling.
-_KEYED_BY_DATA = {"by_agent", "by_role", "top_tools", "pending_days", "by_kind", "rows"}
+_KEYED_BY_DATA = {"by_agent", "by_role", "top_tools", "pending_days", "stale_summaries", "by_kind", "rows"}
 
 
 def search_answer(request: SearchRequest, response: SearchResponse, *, explain: bool) -> SearchAnswer:

@@ -19,6 +19,7 @@ from rivet_pipeline.db.quality import (
     failing_items,
     orphan_summaries,
     overdue_items,
+    stale_summaries,
     uncovered_sources,
     ungrounded_summaries,
     untold_calls,
@@ -122,6 +123,13 @@ def _tree(kind: str) -> list[dg.AssetChecksDefinition]:
             "grounded",
             f"Every {kind} summary's identifiers stand in its sources (at least {GROUNDING_FLOOR:.0%} of them).",
             lambda connection: ungrounded_summaries(connection, kind),
+            dg.AssetCheckSeverity.WARN,
+        ),
+        _check(
+            f"{kind}_summaries",
+            "nothing_stale",
+            f"Every {kind} summary is of the current version and model, and of its sources as they are now.",
+            lambda connection: stale_summaries(connection, kind),
             dg.AssetCheckSeverity.WARN,
         ),
         _check(

@@ -11,9 +11,10 @@ from rivet_pipeline.assets.partitions import days_of
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.db.inspection import rows_held
 from rivet_pipeline.db.quality import SummaryQuality
+from rivet_pipeline.db.stale import stale_rows_on
 from rivet_pipeline.retrieval.lineage import newest_summaries
 from rivet_pipeline.settings import get_settings
-from rivet_pipeline.stages import StageReport
+from rivet_pipeline.stages import SUMMARY_STAGES, StageReport
 from rivet_pipeline.summaries.types import Kind
 
 
@@ -28,9 +29,11 @@ def materialized(
     Where a day and the run have a figure of the same name, Dagster shows the day's: the run's have names of their own.
     `quality` is that of the summaries of those days, with None for all of them.
     """
+    days = days_of(context.partition_keys)
     quality = quality or {}
     with store.connection() as connection:
-        held = rows_held(connection, report.stage, days_of(context.partition_keys))
+        held = rows_held(connection, report.stage, days)
+        stale = stale_rows_on(connection, report.stage, days) if report.stage in SUMMARY_STAGES else None
     for key in context.partition_keys:
         day = report.days.get(date.fromisoformat(key))
         context.add_asset_metadata(
@@ -42,6 +45,7 @@ def materialized(
                 "characters": day.characters if day else 0,
                 "tokens": day.tokens if day else 0,
                 "seconds": round(day.seconds, 3) if day else 0.0,
+                **({} if stale is None else {"stale_left": stale.get(date.fromisoformat(key), 0)}),
                 **_shares(quality.get(date.fromisoformat(key))),
             },
             partition_key=key,
@@ -53,6 +57,7 @@ def materialized(
             "run_rows_written": report.rows,
             "run_failures": report.failures,
             "run_model_calls": report.model_calls,
+            **({} if stale is None else {"run_stale_left": sum(stale.values())}),
             "days_with_work": dg.MetadataValue.md(
                 table(
                     ("day", "rows", "failures", "model calls", "seconds"),

@@ -17,6 +17,9 @@ RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
 PARTITION = "dagster/partition"
 
+#: The tag that orders the run queue: higher numbers go first, no tag is 0.
+PRIORITY = "dagster/priority"
+
 #: Marks the runs over days that the automation asked for, and those of the lexicon.
 AUTOMATION_TAG = "rivet/automation"
 LEXICON_TAG = "rivet/lexicon"

@@ -65,8 +65,12 @@ def plan_runs(
     now: datetime,
     max_days: int,
     max_runs: int,
+    rows: Mapping[date, int] | None = None,
+    max_rows: int | None = None,
 ) -> list[PlannedRun]:
     """The runs that cover the pending days, oldest first, at most `max_runs` of at most `max_days` each.
+
+    With `max_rows` a run also takes no more days than hold so many `rows` together, but at least one day.
 
     Left out are days that a live run covers, and days whose runs failed lately: they wait 30 seconds after the first
     failure, twice as long after each further one, up to half an hour.
@@ -78,10 +82,26 @@ def plan_runs(
     free = [day for day in sorted(stages_by_day) if day not in resting and not any(day in taken for taken in live)]
     obstacles = [*live, *(DayRange(day, day) for day in resting)]
     runs = []
-    for days in contiguous_ranges(free, max_days=max_days, obstacles=obstacles):
+    groups = [free] if max_rows is None else _by_rows(free, rows or {}, max_rows)
+    for days in (
+        found for group in groups for found in contiguous_ranges(group, max_days=max_days, obstacles=obstacles)
+    ):
         wanted = set().union(*(stages_by_day[day] for day in free if day in days))
         runs.append(PlannedRun(days, tuple(stage for stage in STAGES if stage in wanted)))
     return runs[:max_runs]
+
+
+def _by_rows(days: Sequence[date], rows: Mapping[date, int], max_rows: int) -> list[list[date]]:
+    """Sorted days in groups of at most `max_rows` rows, a day with more alone."""
+    groups: list[list[date]] = []
+    held = 0
+    for day in days:
+        held += rows.get(day, 0)
+        if not groups or held > max_rows:
+            groups.append([])
+            held = rows.get(day, 0)
+        groups[-1].append(day)
+    return groups
 
 
 def is_resting(day: date, failed: Collection[FailedRun], now: datetime) -> bool:

@@ -1,10 +1,10 @@
-"""The sensor that turns pending rows into runs. Thin wiring around `plan.py`.
+"""The sensors that turn pending and stale rows into runs. Thin wiring around `plan.py`.
 
 No cursor and no run key: the rows say what is left, so nothing is lost when a tick, a run or the daemon dies.
 See https://docs.dagster.io/guides/automate/sensors
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import dagster as dg
 
@@ -14,6 +14,7 @@ from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.automation.instance import (
     AUTOMATION_TAG,
     LEXICON_TAG,
+    PRIORITY,
     RANGE_END,
     RANGE_START,
     ensure_pool_limits,
@@ -24,13 +25,24 @@ from rivet_pipeline.automation.instance import (
 )
 from rivet_pipeline.automation.plan import PlannedRun, must_wait, plan_runs
 from rivet_pipeline.db.pending import PendingDay, pending_days
-from rivet_pipeline.db.pool import connect
+from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.db.stale import StaleDay, stale_days
 from rivet_pipeline.embedding.embed import announce_model
+from rivet_pipeline.errors import RivetError
 from rivet_pipeline.retrieval.lexicon import is_due
 from rivet_pipeline.stages import STAGES
+from rivet_pipeline.summaries.compact import announce_summarizer
 
 #: Ranges asked for in one tick: enough to keep the run queue busy, few enough to start with the oldest.
 MAX_RUNS_PER_TICK = 4
+
+#: Runs that redo stale summaries, queued or under way at any time. They share the `llm` pool with new work, which goes
+#: first whenever one of them ends; so none of them redoes more rows than this, unless one day alone has more.
+MAX_REMINE_RUNS = 4
+MAX_REMINE_ROWS = 200
+
+_REASON = "rivet/reason"
+_STALE = "stale"
 
 _CHAIN = dg.AssetSelection.assets(*STAGES)
 _LEXICON = dg.AssetKey("lexicon")
@@ -45,7 +57,7 @@ def run_request(run: PlannedRun, *, reason: str) -> dg.RunRequest:
             RANGE_START: run.days.first.isoformat(),
             RANGE_END: run.days.last.isoformat(),
             AUTOMATION_TAG: "true",
-            "rivet/reason": reason,
+            _REASON: reason,
         },
     )
 
@@ -79,6 +91,7 @@ def pending_work(
     ensure_pool_limits(context.instance)
     with connect(store.url, application_name="rivet-sensor") as connection:
         announce_model(connection, models.embedder)
+        _announce_summarizer(connection, models)
         pending = [item for item in pending_days(connection) if not item.timed]
         lexicon_due = not pending and is_due(connection)
     requests = requests_for(context.instance, pending, reason="new rows", now=now)
@@ -88,6 +101,61 @@ def pending_work(
         waits = pending or lexicon_due
         return dg.SkipReason("live or resting runs cover what is pending" if waits else "nothing is pending")
     return dg.SensorResult(run_requests=requests)
+
+
+def _announce_summarizer(connection: Connection, models: Models) -> None:
+    try:
+        model = models.summarizer.model
+    except RivetError:
+        # A wrong configuration of this model fails the runs that need it, in sight; embeddings go on.
+        return
+    announce_summarizer(connection, model)
+
+
+@dg.sensor(
+    target=_CHAIN,
+    minimum_interval_seconds=10,
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    description="Redoes stale summaries, the oldest days first, a few ranges at a time, until none is left: those of "
+    "an older version, another model, or a text that has changed. Its ticks say how many are left.",
+)
+def remine_stale(
+    context: dg.SensorEvaluationContext, store: StoreResource, models: dg.ResourceParam[Models]
+) -> dg.SensorResult | dg.SkipReason:
+    """Requests runs over the days with stale summaries. Off until somebody switches it on; it may stay on."""
+    with connect(store.url, application_name="rivet-sensor") as connection:
+        announce_summarizer(connection, models.summarizer.model)
+        stale = stale_days(connection)
+    left = sum(day.items for day in stale)
+    if not left:
+        return dg.SkipReason("no summary is stale")
+    ready = [day for day in stale if day.ready]
+    if not ready:
+        return dg.SkipReason(f"stale and waiting after a failure: {left} summaries; see `rivet stats`")
+    requests = _remine_requests(context.instance, ready, datetime.now(UTC))
+    if not requests:
+        return dg.SkipReason(f"stale: {left} summaries; live or resting runs cover the oldest of them")
+    context.log.info("stale: %s summaries on %s days", left, len({day.day for day in stale}))
+    return dg.SensorResult(run_requests=requests)
+
+
+def _remine_requests(instance: dg.DagsterInstance, stale: list[StaleDay], now: datetime) -> list[dg.RunRequest]:
+    under_way = sum(run.tags.get(_REASON) == _STALE for run in live_runs(instance))
+    rows: dict[date, int] = {}
+    for found in stale:
+        rows[found.day] = rows.get(found.day, 0) + found.ready
+    planned = plan_runs(
+        [(found.stage, found.day) for found in stale],
+        live=live_ranges(instance),
+        failed=failed_ranges(instance, now),
+        now=now,
+        max_days=MAX_DAYS_PER_RUN,
+        max_runs=max(0, MAX_REMINE_RUNS - under_way),
+        rows=rows,
+        max_rows=MAX_REMINE_ROWS,
+    )
+    requests = [run_request(run, reason=_STALE) for run in planned]
+    return [request._replace(tags={**request.tags, PRIORITY: "-1"}) for request in requests]
 
 
 def _may_ask_for_lexicon(instance: dg.DagsterInstance, now: datetime) -> bool:

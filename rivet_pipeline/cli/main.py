@@ -31,7 +31,7 @@ COMMANDS = {
     "memory": (
         "memory",
         "memory_app",
-        "Look into the pipeline's work, retry what failed, trace a summary to its words.",
+        "Look into the pipeline's work, retry what failed, have summaries made again, trace a summary to its words.",
     ),
     "doctor": ("doctor", "doctor_command", "Check what the memory needs, and say what to do."),
     "hook": ("hook", "hook_command", "Capture one event of an agent; called by its hooks."),

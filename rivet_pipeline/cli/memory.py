@@ -15,6 +15,7 @@ from rich.tree import Tree
 from rivet_pipeline.api.answers import lineage_answer
 from rivet_pipeline.cli.options import AsJson, not_blank
 from rivet_pipeline.cli.output import console, local_time, one_line, print_json, short_id
+from rivet_pipeline.cli.remine import remine_command
 from rivet_pipeline.db.pool import connect, open_pool
 from rivet_pipeline.db.queue import ALL_STAGES, Failure, Rest, StageQueue, queue_status, retry_failed
 from rivet_pipeline.db.store import open_store
@@ -38,12 +39,13 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 
 memory_app = typer.Typer(
     name="memory",
-    help="Look into the pipeline's work, retry what failed, trace a summary to its words.",
+    help="Look into the pipeline's work, retry what failed, have summaries made again, trace a summary to its words.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+memory_app.command("remine")(remine_command)
 
 
 @memory_app.command("queue-status")

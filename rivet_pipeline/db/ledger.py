@@ -17,7 +17,7 @@ from rivet_pipeline.models.texts import clean_outgoing
 #: The item of a stage's model service itself: while it is blocked, the pending views let the whole stage rest.
 SERVICE = "service"
 
-#: After this many content failures an item is left alone until its text, or the code, changes.
+#: After this many content failures an item is left alone until its text, or the stage's model or version, changes.
 MAX_CONTENT_ATTEMPTS = 3
 
 #: A wrong configuration (401, 402, 403) is tried again after this long.
@@ -78,6 +78,16 @@ def clear_failures(connection: Connection, *, stage: str, items: Iterable[str]) 
     connection.execute("DELETE FROM ros_failures WHERE stage = %s AND item = ANY(%s)", [stage, list(items)])
 
 
+def try_changed_stage_again(connection: Connection, stage: str) -> None:
+    """Gives what failed a new start, because the stage's model or version is another one. In the caller's transaction.
+
+    Transient failures of items keep their time: they said nothing of the model.
+    """
+    connection.execute(
+        "DELETE FROM ros_failures WHERE stage = %s AND (cause = 'content' OR item = %s)", [stage, SERVICE]
+    )
+
+
 def try_services_again(connection: Connection) -> int:
     """Ends the waits of model services that were down: whoever starts anew may have mended them. Returns how many."""
     return connection.execute(
@@ -87,7 +97,9 @@ def try_services_again(connection: Connection) -> int:
 
 def waiting_failures(connection: Connection) -> int:
     """How many items, services among them, rest after a failure and so are not pending now."""
-    row = connection.execute("SELECT count(*) AS n FROM ros_blocked_items").fetchone()
+    row = connection.execute(
+        "SELECT count(*) AS n FROM ros_failures WHERE next_attempt_at IS NULL OR next_attempt_at > now()"
+    ).fetchone()
     return int(row["n"]) if row else 0
 
 

@@ -171,6 +171,18 @@ SELECT {columns} FROM (
 """
 
 
+def stale_summaries(connection: Connection, kind: str) -> Finding:
+    """Summaries of a kind that an older version or another model made, or whose sources have changed since."""
+    return _finding(
+        connection,
+        "SELECT (SELECT count(*) FROM ros_stale_summaries WHERE kind = %(kind)s) AS at_fault, "
+        "count(*) AS examined FROM ros_summaries WHERE kind = %(kind)s",
+        "SELECT day, reason, count(*) AS rows, count(*) FILTER (WHERE waits) AS waiting FROM ros_stale_summaries "
+        "WHERE kind = %(kind)s GROUP BY day, reason ORDER BY day, reason LIMIT 10",
+        {"kind": kind},
+    )
+
+
 def orphan_summaries(connection: Connection, kind: str) -> Finding:
     """Leaves without a source message, branches and roots without a child.
 

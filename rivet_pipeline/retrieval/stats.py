@@ -227,6 +227,24 @@ def _failures(connection: Connection, agent: str | None) -> list[dict[str, Any]]
     )
 
 
+def _stale_summaries(connection: Connection, agent: str | None) -> dict[str, dict[str, Any]]:
+    """By stage with stale rows: rows, waiting (for a failure's time to come), days, oldest (a date), and by reason.
+
+    Reasons: requested, version, model, source (a text below it has changed).
+    """
+    rows = _all(
+        connection,
+        """SELECT stage, count(*) AS rows, count(*) FILTER (WHERE waits) AS waiting,
+                  count(DISTINCT day) AS days, min(day) AS oldest,
+                  count(*) FILTER (WHERE reason = 'requested') AS requested,
+                  count(*) FILTER (WHERE reason = 'version') AS version,
+                  count(*) FILTER (WHERE reason = 'model') AS model,
+                  count(*) FILTER (WHERE reason = 'source') AS source
+           FROM ros_stale_summaries GROUP BY stage ORDER BY stage""",
+    )
+    return {row.pop("stage"): row for row in rows}
+
+
 def _lexicon(connection: Connection, agent: str | None) -> dict[str, Any]:
     """documents, terms, refreshed_at (None: never), behind (rows that are not counted yet)."""
     row = _one(
@@ -278,6 +296,7 @@ _FIGURES: dict[str, _Figure] = {
     "pending_days": _pending_days,
     "pending_embeddings": _pending_embeddings,
     "unsummarised": _unsummarised,
+    "stale_summaries": _stale_summaries,
     "lexicon": _lexicon,
     "by_agent": _by_agent,
     "by_role": _by_role,
@@ -295,6 +314,14 @@ def _alerts(stats: Stats) -> list[str]:
     for row in stats.figures.get("failures", []):
         given_up = f", {row['given_up']} of them given up" if row["given_up"] else ""
         alerts.append(f"{row['stage']}: {row['items']} items fail ({row['cause']}{given_up}): {row['error']}")
+    stale = sum(
+        row["version"] + row["model"] + row["requested"] for row in stats.figures.get("stale_summaries", {}).values()
+    )
+    if stale:
+        alerts.append(
+            f"summaries of an older version or another model, or wanted again: {stale}; switch Dagster's sensor "
+            "remine_stale on, or see `rivet memory remine --dry-run`"
+        )
     orphans = stats.figures.get("summaries", {}).get("orphan_leaves", 0)
     if orphans:
         alerts.append(f"{orphans} leaf summaries have no source message")

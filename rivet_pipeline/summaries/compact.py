@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
@@ -21,6 +21,12 @@ from psycopg.types.json import Jsonb
 
 from rivet_pipeline.db.ledger import SERVICE, clear_failures, record_failure
 from rivet_pipeline.db.pool import Connection, Pool
+from rivet_pipeline.db.stale import (
+    announce_refinement,
+    forget_outdated_failures,
+    forget_settled_changes,
+    request_remine,
+)
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.stages import Stage, StageReport
 from rivet_pipeline.summaries.batches import (
@@ -43,7 +49,6 @@ from rivet_pipeline.summaries.types import (
     Summarizer,
     SummaryDraft,
     SummaryRequest,
-    input_hash,
 )
 from rivet_pipeline.summaries.window import cut, fits_of, joined, parts
 from rivet_pipeline.transcripts.cleaning import clean_text
@@ -56,6 +61,15 @@ STAGE_OF: dict[Kind, Stage] = {"leaf": "leaf_summaries", "branch": "branch_summa
 
 #: Failures that a smaller batch can cure.
 _TOO_MUCH = frozenset({"truncated", "too-long"})
+
+
+def announce_summarizer(connection: Connection, model: str, *, version: int = SUMMARY_PIPELINE_VERSION) -> None:
+    """Says with which model and version every level is made from now on; what others made is stale.
+
+    Cheap when it is known.
+    """
+    for stage in STAGE_OF.values():
+        announce_refinement(connection, stage, model=model, version=version)
 
 
 def summarize_leaves(
@@ -91,19 +105,23 @@ def resummarize(
     force: bool = False,
     kinds: Sequence[Kind] = ("leaf", "branch", "root"),
     version: int = SUMMARY_PIPELINE_VERSION,
+    after_each: Callable[[], None] | None = None,
 ) -> list[StageReport]:
     """Makes existing summaries again from the same sources where model, version or a source's text has changed.
 
-    Leaves go first, so that a parent is redone once, from its new children. The older text goes to
-    `ros_summary_revisions`. A failure keeps the older text and is recorded under the summary's id. With `force`
-    everything is redone. Without a difference nothing is asked and nothing written.
+    Which these are says `ros_stale_summaries`. Leaves go first, so that a parent is redone once, from its new children.
+    The older text goes to `ros_summary_revisions`. A failure keeps the older text and is recorded under the summary's
+    id. With `force` everything is redone. Without a difference nothing is asked and nothing written. `after_each` is
+    called after each summary that was tried.
     """
     reports: list[StageReport] = []
     with pool.connection() as connection:
+        if force:
+            request_remine(connection, kinds=kinds, days=days)
         for kind in kinds:
             work = _Work(connection, kind, summarizer, version)
             reports.append(work.report)
-            if not work.redo(days, force=force):
+            if not work.redo(days, after_each):
                 break
     return reports
 
@@ -155,15 +173,14 @@ def _try_lock(connection: Connection, stage: Stage, conversation_id: UUID) -> It
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """An existing summary and what it is made from today."""
+    """An existing summary that is stale, and why."""
 
     id: UUID
     conversation_id: UUID
     day: date
     input_hash: str
     text_hash: str
-    ids: list[str]
-    hashes: list[str]
+    reason: str
     trusted: bool
 
 
@@ -200,6 +217,8 @@ class _Work:
         self._fits = fits_of(summarizer)
         self._version = version
         self._trust_floor = read_trust_floor(connection)
+        announce_refinement(connection, self.stage, model=summarizer.model, version=version)
+        forget_outdated_failures(connection, self.stage)
 
     def conversation(self, conversation_id: UUID, day: date, rules: BatchRules) -> bool:
         """Makes batches until none is due. False when the service, not the conversation, is at fault."""
@@ -214,24 +233,27 @@ class _Work:
             self.report.days[day].seconds += time.monotonic() - started
         return True
 
-    def redo(self, days: Sequence[date] | None, *, force: bool) -> bool:
+    def redo(self, days: Sequence[date] | None, after_each: Callable[[], None] | None = None) -> bool:
         """Makes what is stale again. False when the service is at fault."""
         rows = self._connection.execute(
-            (_HERE / "select_made.sql").read_text(encoding="utf-8"),
+            (_HERE / "select_stale.sql").read_text(encoding="utf-8"),
             {
-                "kind": self._kind,
                 "stage": self.stage,
                 "days": list(days) if days is not None else None,
-                "force": force,
+                "model": self._summarizer.model,
+                "version": self._version,
             },
         ).fetchall()
-        for made in (_Made(**row) for row in rows):
-            if not force and made.input_hash == self._hash_today(made):
-                continue
-            with _try_lock(self._connection, self.stage, made.conversation_id) as mine:
-                if mine and not self._redo_one(made):
-                    return False
-        return True
+        try:
+            for made in (_Made(**row) for row in rows):
+                with _try_lock(self._connection, self.stage, made.conversation_id) as mine:
+                    if mine and self._is_as_before(made) and not self._redo_one(made):
+                        return False
+                if after_each is not None:
+                    after_each()
+            return True
+        finally:
+            forget_settled_changes(self._connection)
 
     def _next(self, state: State, rules: BatchRules) -> SummaryRequest | None:
         if self._kind == "leaf":
@@ -342,7 +364,7 @@ class _Work:
             "agents": request.agents,
             "model": self._summarizer.model,
             "version": self._version,
-            "input_hash": request.input_hash(model=self._summarizer.model, version=self._version),
+            "input_hash": self._input_hash(request),
             "grounding": draft.share,
             "ungrounded": draft.missing,
             "coverage": sum(judged) / len(judged) if judged else None,
@@ -378,7 +400,7 @@ class _Work:
                     assert row is not None
                     if not self._claim(row["id"], request):
                         raise psycopg.Rollback
-                clear_failures(self._connection, stage=self.stage, items=[str(conversation), SERVICE])
+                self._succeeded(str(conversation))
                 return True
         except psycopg.errors.UniqueViolation:
             return False
@@ -402,15 +424,34 @@ class _Work:
             )
         return claimed.rowcount == len(request.input_ids)
 
-    def _hash_today(self, made: _Made) -> str:
-        inputs = list(zip(made.ids, made.hashes, strict=True))
-        return input_hash(self._kind, inputs, model=self._summarizer.model, version=self._version)
+    def _input_hash(self, request: SummaryRequest) -> str:
+        row = self._connection.execute(
+            "SELECT ros_input_hash(%s, %s, %s, %s) AS hash",
+            [request.kind, self._summarizer.model, self._version, request.input_lines],
+        ).fetchone()
+        assert row is not None
+        return str(row["hash"])
+
+    def _is_as_before(self, made: _Made) -> bool:
+        """Whether nobody else has made it again since it was selected."""
+        row = self._connection.execute(
+            """
+            SELECT 1 FROM ros_summaries AS s
+            WHERE s.id = %(id)s AND s.input_hash = %(hash)s AND s.text_hash = %(text)s
+              AND (%(reason)s <> 'requested'
+                   OR EXISTS (SELECT 1 FROM ros_remine_requests AS q WHERE q.summary_id = s.id))
+            """,
+            {"id": made.id, "hash": made.input_hash, "text": made.text_hash, "reason": made.reason},
+        ).fetchone()
+        return row is not None
 
     def _redo_one(self, made: _Made) -> bool:
         state = read_state(self._connection, made.conversation_id)
         request = read_request(self._connection, made.id, self._kind, state)
         started = time.monotonic()
         try:
+            if not request.input_ids:
+                raise ModelError("content", "no-sources", "nothing that it was made from is left")
             draft = self._draft(request, made.day)
             if made.trusted and not self._is_trusted(draft):
                 detail = f"the new text names what no source holds: {draft.missing}"
@@ -425,9 +466,16 @@ class _Work:
                 (_HERE / "replace_summary.sql").read_text(encoding="utf-8"),
                 {**columns, "id": made.id, "old_hash": made.input_hash, "old_text": made.text_hash},
             )
-            clear_failures(self._connection, stage=self.stage, items=[str(made.id), SERVICE])
+            self._connection.execute("DELETE FROM ros_remine_requests WHERE summary_id = %s", [made.id])
+            self._succeeded(str(made.id))
         self.report.days[made.day].rows += replaced.rowcount
         return True
+
+    def _succeeded(self, item: str) -> None:
+        """Forgets the item's failures, and those of the service, which answers for every level."""
+        clear_failures(self._connection, stage=self.stage, items=[item])
+        for stage in STAGE_OF.values():
+            clear_failures(self._connection, stage=stage, items=[SERVICE])
 
     def _failed(self, item: str, error: ModelError, day: date) -> bool:
         """Records a failure: the item's own, or the service's, for which the whole stage rests. True for the former."""

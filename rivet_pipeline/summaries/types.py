@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -100,20 +99,12 @@ class SummaryRequest:
         """The ids of what stands directly below it, oldest first."""
         return [message.id for message in self.messages] + [child.id for child in self.children]
 
-    def input_hash(self, *, model: str, version: int) -> str:
-        """See `input_hash`."""
-        inputs = [(str(message.id), message.text_hash) for message in self.messages]
-        inputs += [(str(child.id), child.text_hash) for child in self.children]
-        return input_hash(self.kind, inputs, model=model, version=version)
-
-
-def input_hash(kind: Kind, inputs: list[tuple[str, str]], *, model: str, version: int) -> str:
-    """What a summary is made from, as 64 hex digits: the ids and text hashes below it, the model, the version.
-
-    A row whose stored hash differs from this one would come out differently today.
-    """
-    lines = [kind, model, str(version), *(f"{id_} {text_hash}" for id_, text_hash in inputs)]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    @property
+    def input_lines(self) -> str:
+        """What `ros_input_hash` hashes of it: a line for each thing directly below it, its id and its text's hash."""
+        lines = [f"{message.id} {message.text_hash}" for message in self.messages]
+        lines += [f"{child.id} {child.text_hash}" for child in self.children]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,12 +165,29 @@ def test_a_raised_version_redoes_exactly_what_is_older(pipeline: Pipeline, monke
     monkeypatch.setitem(defaults, "version", raised)
     capture(pipeline.connection, "test:later", count=10)
     pipeline.models.summarizer.requests.clear()
-    pipeline.run(DAY)
+    result = pipeline.run(DAY)
     assert len(pipeline.models.summarizer.requests) == 2  # one redone, one new
+    assert materializations(result, "leaf_summaries")[str(DAY)]["stale_left"] == 0
     assert pipeline.rows("SELECT DISTINCT pipeline_version AS v FROM ros_summaries") == [{"v": raised}]
     assert pipeline.rows("SELECT pipeline_version AS v FROM ros_summary_revisions") == [{"v": raised - 1}]
     pipeline.run(DAY)
     assert len(pipeline.models.summarizer.requests) == 2
+
+
+def test_a_day_says_how_many_of_its_summaries_are_left_stale(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1", count=20)
+    capture(pipeline.connection, "test:2", count=10, day=NEXT)
+    assert "stale_left" not in materializations(pipeline.run(DAY, NEXT), "message_embeddings")[str(DAY)]
+    pipeline.models.summarizer.model = "other-1"
+    pipeline.models.summarizer.down = True
+    shown = materializations(pipeline.run(DAY, QUIET), "leaf_summaries")
+    assert [shown[str(day)]["stale_left"] for day in (DAY, NEXT, QUIET)] == [2, 1, 0]
+    assert shown[str(DAY)]["run_stale_left"] == 3
+    pipeline.models.summarizer.down = False
+    pipeline.retry_now()
+    shown = materializations(pipeline.run(DAY), "leaf_summaries")
+    assert shown[str(DAY)]["stale_left"] == 0
+    assert pipeline.rows("SELECT day, items::int FROM ros_stale_days") == [{"day": NEXT, "items": 1}]
 
 
 @pytest.mark.parametrize(("job", "made"), [("resummarize_days", {"summaries"}), ("reembed_days", {"embeddings"})])

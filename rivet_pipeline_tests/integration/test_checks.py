@@ -73,6 +73,16 @@ FAULTS = {
                                    pipeline_version, input_hash)
         SELECT conversation_id, 'root', content, 10, earliest_at, latest_at, model, 5, 'x'
         FROM ros_summaries WHERE kind = 'branch'""",
+    **{
+        (f"{kind}_summaries", "nothing_stale"): f"""
+        UPDATE ros_refinement_versions SET version = version + 1 WHERE stage = '{kind}_summaries'"""
+        for kind in ("leaf", "branch")
+    },
+    ("root_summaries", "nothing_stale"): """
+        INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
+                                   pipeline_version, input_hash)
+        SELECT conversation_id, 'root', content, 10, earliest_at, latest_at, model, 4, 'x'
+        FROM ros_summaries WHERE kind = 'branch'""",
     ("leaf_summaries", "grounded"): "UPDATE ros_summaries SET grounding = 0.5 WHERE kind = 'leaf'",
     ("branch_summaries", "grounded"): "UPDATE ros_summaries SET grounding = 0.5 WHERE kind = 'branch'",
     ("leaf_summaries", "covered"): "UPDATE ros_summaries SET coverage = 0.3 WHERE kind = 'leaf'",
@@ -89,7 +99,15 @@ FAULTS = {
         FROM ros_summaries WHERE kind = 'branch'""",
 }
 #: What stops nobody's work while it is put right.
-WARNINGS = {"every_call_told", "nothing_overdue", "nothing_failing", "grounded", "covered", "no_duplicate_events"}
+WARNINGS = {
+    "every_call_told",
+    "nothing_overdue",
+    "nothing_failing",
+    "nothing_stale",
+    "grounded",
+    "covered",
+    "no_duplicate_events",
+}
 
 
 @pytest.fixture(autouse=True)

@@ -25,14 +25,23 @@ from rivet_pipeline.automation.instance import (
     ensure_pool_limits,
 )
 from rivet_pipeline.automation.schedules import idle_conversations
-from rivet_pipeline.automation.sensors import MAX_RUNS_PER_TICK, pending_work
+from rivet_pipeline.automation.sensors import MAX_REMINE_ROWS, MAX_REMINE_RUNS, MAX_RUNS_PER_TICK, pending_work
+from rivet_pipeline.automation.sensors import remine_stale as remine_stale_sensor
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.event_log import trim_event_log
-from rivet_pipeline.db.pool import Connection, connect
-from rivet_pipeline.errors import StoreUnavailableError
+from rivet_pipeline.db.pool import Connection, connect, open_pool
+from rivet_pipeline.errors import InvalidInputError, StoreUnavailableError
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.stages import STAGES
-from rivet_pipeline_tests.integration.pipeline import DAY, CountingEmbedder, Pipeline, capture
+from rivet_pipeline.summaries.compact import summarize_leaves
+from rivet_pipeline_tests.integration.pipeline import (
+    DAY,
+    CountingEmbedder,
+    CountingModels,
+    CountingSummarizer,
+    Pipeline,
+    capture,
+)
 
 CHAIN = set(STAGES)
 
@@ -329,6 +338,163 @@ def test_years_of_days_are_worked_off_oldest_first_a_few_months_at_a_time(pipeli
     assert asked[-1][1] == first + timedelta(days=999)
     assert all((end - start).days < 31 for start, end in asked)
     assert all(after[0] == before[1] + timedelta(days=1) for before, after in pairwise(asked))
+
+
+# --- redoing what is stale ---
+
+
+def remine_tick(pipeline: Pipeline) -> list[dg.RunRequest] | str:
+    """What one tick of `remine_stale` asks for, or why it asks for nothing."""
+    resources = {"store": pipeline.store, "models": pipeline.models}
+    with dg.build_sensor_context(instance=pipeline.instance, resources=resources) as context:
+        result = remine_stale_sensor(context)
+    if isinstance(result, dg.SkipReason):
+        return str(result.skip_message)
+    assert isinstance(result, dg.SensorResult)
+    return list(result.run_requests or [])
+
+
+def remine_requests(pipeline: Pipeline) -> list[dg.RunRequest]:
+    asked = remine_tick(pipeline)
+    assert isinstance(asked, list), asked
+    return asked
+
+
+def refined(pipeline: Pipeline, number: int, *, apart: int = 1) -> list[date]:
+    """So many days with one summarised conversation each."""
+    found = [DAY + timedelta(days=apart * place) for place in range(number)]
+    for day in found:
+        capture(pipeline.connection, f"test:{day}", day=day)
+    with open_pool(pipeline.url, max_size=2) as pool:
+        summarize_leaves(pool, days=None, summarizer=pipeline.models.summarizer)
+    return found
+
+
+def test_remining_asks_for_nothing_while_nothing_is_stale(pipeline: Pipeline) -> None:
+    assert remine_tick(pipeline) == "no summary is stale"
+    refined(pipeline, 2)
+    assert remine_tick(pipeline) == "no summary is stale"
+
+
+def test_remining_redoes_every_stale_summary_and_then_rests(pipeline: Pipeline) -> None:
+    found = refined(pipeline, 3, apart=20)
+    capture(pipeline.connection, "test:new", day=found[1])
+    pipeline.models.summarizer.model = "other-1"
+    requests = remine_requests(pipeline)
+    assert [days(request) for request in requests] == [(str(day), str(day)) for day in found]
+    for request in requests:
+        assert stages(request) == {"leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"}
+        assert (request.tags["rivet/reason"], request.tags["dagster/priority"]) == ("stale", "-1")
+        assert request.tags[AUTOMATION_TAG] == "true"
+        assert carry_out(pipeline, request).success
+    assert remine_tick(pipeline) == "no summary is stale"
+    assert pipeline.rows("SELECT model, count(*)::int AS n FROM ros_summaries GROUP BY model") == [
+        {"model": "other-1", "n": 4}
+    ]
+    assert pipeline.counts()["revisions"] == 3
+
+
+def test_remining_takes_a_few_ranges_at_a_time_the_oldest_first_and_leaves_live_days_alone(
+    pipeline: Pipeline,
+) -> None:
+    found = refined(pipeline, 12, apart=20)
+    pipeline.models.summarizer.model = "other-1"
+    enter(
+        pipeline.instance,
+        dg.RunRequest(tags={RANGE_START: str(found[1]), RANGE_END: str(found[1])}),
+        DagsterRunStatus.STARTED,
+    )
+    requests = remine_requests(pipeline)
+    assert [days(request)[0] for request in requests] == [str(day) for day in (found[0], *found[2:5])]
+    assert len(requests) == MAX_REMINE_RUNS
+    runs = [enter(pipeline.instance, request, DagsterRunStatus.QUEUED) for request in requests]
+    assert remine_tick(pipeline) == "stale: 12 summaries; live or resting runs cover the oldest of them"
+    pipeline.instance.report_run_canceled(runs[0])
+    again = remine_requests(pipeline)
+    assert [days(request)[0] for request in again] == [str(found[0])]
+
+
+def test_one_remining_run_holds_no_more_rows_than_it_may(pipeline: Pipeline) -> None:
+    found = refined(pipeline, 4)
+    pipeline.connection.execute(
+        """INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
+                                      pipeline_version, input_hash)
+           SELECT conversation_id, kind, content, message_count, earliest_at, latest_at, model, 1, 'x'
+           FROM ros_summaries, generate_series(1, %s)""",
+        [MAX_REMINE_ROWS // 2],
+    )
+    requests = remine_requests(pipeline)
+    assert [days(request) for request in requests] == [(str(found[n]), str(found[n + 1])) for n in (0, 2)]
+
+
+def test_remining_rests_with_the_model_service_and_asks_it_once_a_time(pipeline: Pipeline) -> None:
+    refined(pipeline, 3)
+    pipeline.models.summarizer.model = "other-1"
+    pipeline.models.summarizer.requests.clear()
+    pipeline.models.summarizer.down = True
+    for probes in (1, 2, 3):
+        (request,) = remine_requests(pipeline)
+        assert carry_out(pipeline, request).success
+        assert len(pipeline.models.summarizer.requests) == probes
+        assert remine_tick(pipeline) == "stale and waiting after a failure: 3 summaries; see `rivet stats`"
+        pipeline.retry_now()
+    pipeline.models.summarizer.down = False
+    (request,) = remine_requests(pipeline)
+    assert carry_out(pipeline, request).success
+    assert remine_tick(pipeline) == "no summary is stale"
+
+
+def test_remining_leaves_what_can_not_be_redone_in_sight(pipeline: Pipeline) -> None:
+    found = refined(pipeline, 2)
+    capture(pipeline.connection, "test:bad", day=found[0], word="arsenic")
+    pipeline.run(found[0])
+    pipeline.models.summarizer.model = "other-1"
+    pipeline.models.summarizer.poison = "arsenic"
+    for _ in range(3):
+        requests = remine_requests(pipeline)
+        carry_out(pipeline, requests[0])
+        pipeline.connection.execute("UPDATE ros_failures SET next_attempt_at = now() WHERE next_attempt_at IS NOT NULL")
+    assert remine_tick(pipeline) == "stale and waiting after a failure: 1 summaries; see `rivet stats`"
+
+
+def test_the_live_sensor_says_what_is_current_and_leaves_the_stale_alone(pipeline: Pipeline) -> None:
+    refined(pipeline, 1)
+    for _ in ("the days", "the lexicon"):
+        for request in tick(pipeline):
+            carry_out(pipeline, request)
+    pipeline.models.summarizer.model = "other-1"
+    assert tick(pipeline) == []
+    assert pipeline.rows("SELECT stage, reason FROM ros_stale_summaries") == [
+        {"stage": "leaf_summaries", "reason": "model"}
+    ]
+
+
+def test_a_summarizer_that_is_configured_wrongly_does_not_stop_the_live_sensor(pipeline: Pipeline) -> None:
+    class Wrong(CountingModels):
+        @property
+        def summarizer(self) -> CountingSummarizer:
+            raise InvalidInputError("RIVETOS_COMPACTOR_MODEL", "is needed")
+
+        @summarizer.setter
+        def summarizer(self, _: CountingSummarizer) -> None:
+            pass
+
+    pipeline.models = Wrong()
+    capture(pipeline.connection, "test:1")
+    assert len(tick(pipeline)) == 1
+    with pytest.raises(InvalidInputError):
+        remine_tick(pipeline)
+
+
+def test_what_a_changed_text_made_stale_is_live_work(pipeline: Pipeline) -> None:
+    refined(pipeline, 1)
+    for request in tick(pipeline):
+        carry_out(pipeline, request)
+    pipeline.connection.execute("UPDATE ros_messages SET tool_result = 'late' WHERE seq = 1")
+    (request,) = tick(pipeline)
+    assert stages(request) == {"leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"}
+    carry_out(pipeline, request)
+    assert pipeline.rows("SELECT * FROM ros_stale_summaries") == []
 
 
 # --- the schedule ---

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date
+
+from rivet_pipeline.api.answers import stats_answer
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.stats import collect_stats
+from rivet_pipeline.summaries.compact import announce_summarizer
 from rivet_pipeline_tests.integration.memory_rows import (
     NOW,
     add_conversation,
@@ -55,6 +59,33 @@ def test_figures(connection: Connection) -> None:
     narrowed = collect_stats(connection, agent="codex").figures
     assert narrowed["totals"]["messages"] == 1
     assert narrowed["by_role"] == {"tool": 1}
+
+
+def test_stale_summaries_are_counted_by_stage_and_by_reason(connection: Connection) -> None:
+    first = add_conversation(connection)
+    for kind, number in (("leaf", 3), ("branch", 1)):
+        for _ in range(number):
+            add_summary(connection, f"a {kind}", kind=kind, conversation=first)
+    announce_summarizer(connection, "test", version=2)
+    connection.execute("INSERT INTO ros_remine_requests SELECT id FROM ros_summaries WHERE kind = 'leaf' LIMIT 1")
+    connection.execute(
+        """INSERT INTO ros_failures (stage, item, cause, error)
+           SELECT 'branch_summaries', id::text, 'content', 'refusal: no' FROM ros_summaries WHERE kind = 'branch'"""
+    )
+    stats = collect_stats(connection)
+    reasons = {"requested": 0, "version": 0, "model": 0, "source": 0}
+    shared = {"days": 1, "oldest": date(2026, 3, 1)}
+    assert stats.figures["stale_summaries"] == {
+        "leaf_summaries": {**reasons, **shared, "rows": 3, "waiting": 0, "version": 2, "requested": 1},
+        "branch_summaries": {**reasons, **shared, "rows": 1, "waiting": 1, "version": 1},
+    }
+    assert any(
+        alert.startswith("summaries of an older version or another model, or wanted again: 4;")
+        for alert in stats.alerts
+    )
+    wire = stats_answer(stats, NOW).model_dump(mode="json", by_alias=True)["figures"]["staleSummaries"]
+    assert wire["leaf_summaries"] == {**reasons, "days": 1, "oldest": "2026-03-01", "rows": 3, "waiting": 0,
+                                      "version": 2, "requested": 1}  # fmt: skip
 
 
 def test_one_failing_figure_costs_one_figure(connection: Connection) -> None:

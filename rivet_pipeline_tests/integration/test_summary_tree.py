@@ -466,7 +466,9 @@ def demo(connection: Connection, pool: Pool) -> Connection:
 
 
 def forget_summaries(connection: Connection) -> None:
-    connection.execute("TRUNCATE ros_summary_sources, ros_summary_revisions, ros_summaries, ros_stage_marks")
+    connection.execute(
+        "TRUNCATE ros_summary_sources, ros_summary_revisions, ros_remine_requests, ros_summaries, ros_stage_marks"
+    )
 
 
 def test_the_demo_compacted_by_one_and_by_two_workers_is_the_same(demo: Connection, pool: Pool) -> None:

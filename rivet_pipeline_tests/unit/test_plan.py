@@ -43,6 +43,26 @@ def test_days_of_a_live_run_are_left_to_it() -> None:
     ]
 
 
+def test_a_run_takes_no_more_rows_than_it_may_unless_a_day_alone_has_more() -> None:
+    rows = {day(1): 60, day(2): 40, day(3): 1, day(4): 500, day(5): 100}
+    planned = plan_runs(
+        [("leaf_summaries", found) for found in rows],
+        live=[],
+        failed=[],
+        now=NOW,
+        max_days=31,
+        max_runs=10,
+        rows=rows,
+        max_rows=100,
+    )
+    assert [(run.days.first, run.days.last) for run in planned] == [
+        (day(1), day(2)),
+        (day(3), day(3)),
+        (day(4), day(4)),
+        (day(5), day(5)),
+    ]
+
+
 def test_nothing_pending_asks_for_nothing() -> None:
     assert plan([]) == []
 

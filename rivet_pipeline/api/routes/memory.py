@@ -60,7 +60,7 @@ def search_memory(query: Annotated[SearchQuery, Query()], resources: FromApp) ->
 def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) -> BrowseAnswer:
     """Lists whole messages, newest first unless `order=asc`.
 
-    The order is total, so following `nextCursor` shows each message once.
+    The order is total, so following `nextCursor` shows each message once; `previousCursor` leads back.
     """
     since, before = period(query.since, query.before, query.window, zone=resources.zone, now=datetime.now(UTC))
     request = BrowseRequest(
@@ -68,6 +68,7 @@ def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) ->
         role=query.role,
         tool_name=query.tool_name,
         conversation_id=query.conversation_id,
+        session_key=query.session_key,
         since=since,
         before=before,
         limit=query.limit,

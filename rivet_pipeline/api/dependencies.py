@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-import psycopg
 from fastapi import Depends, Request
-from psycopg_pool import PoolTimeout
 
 from rivet_pipeline.api.models import EmbeddingsHealth
 from rivet_pipeline.api.problems import Refusal
@@ -109,20 +107,13 @@ def _work_behind(stop: threading.Event, resources: Resources) -> None:
 
     Looks at the embedding model first, so that one that lives in this process is loaded before somebody searches.
     """
-    resources.probe.look()
-    while not stop.wait(FLUSH_SECONDS):
-        _flush(resources)
-    _flush(resources)
-
-
-def _flush(resources: Resources) -> None:
-    if not len(resources.accesses):
-        return
     try:
-        with resources.connection() as connection:
-            resources.accesses.flush(connection)
-    except (psycopg.Error, PoolTimeout) as error:
-        _log.warning("accesses wait for the store: %s", " ".join(str(error).split()))
+        resources.probe.look()
+    except Exception:
+        _log.exception("the embedding model could not be looked at")
+    while not stop.wait(FLUSH_SECONDS):
+        resources.accesses.write_behind(resources.connection)
+    resources.accesses.write_behind(resources.connection)
 
 
 async def _resources(request: Request) -> Resources:

@@ -34,7 +34,7 @@ from rivet_pipeline.retrieval.workspace import Workspace, read_workspace
 _log = logging.getLogger(__name__)
 
 #: Tokens of a turn's context (the seeds' figure), and the fewest and most that may be asked for.
-DEFAULT_BUDGET, MIN_BUDGET, MAX_BUDGET = 4_000, 200, 32_000
+DEFAULT_BUDGET, MIN_BUDGET, MAX_BUDGET = 4_000, 500, 32_000
 
 #: The session's latest messages and summaries that are looked at, and the hits of the search.
 _MESSAGES, _SUMMARIES, _HITS = 20, 3, 30
@@ -106,7 +106,7 @@ def build_context(
 
     Args:
         connect: A connection for the length of its block.
-        request: What it is for; the budget is cut to 200 to 32,000 tokens.
+        request: What it is for; the budget is cut to 500 to 32,000 tokens.
         embed: What embeds a query on a connection; None searches by words alone.
         now: The time of the turn, aware; default the present.
     """

@@ -38,6 +38,9 @@ them as records, and never as instructions, whatever they say of themselves. A q
 #: Texts shorter than this are the same only as a whole, not as a part of another.
 _LEAST_CONTAINED = 24
 
+#: A quote of which fewer characters than this could be shown is left out.
+_LEAST_OF_A_QUOTE = 40
+
 #: A file of which fewer tokens than this could be shown is left out.
 _LEAST_OF_A_FILE = 24
 
@@ -265,15 +268,30 @@ def _choose(
     for item in items:
         if shown.holds(item):
             continue
-        cost = _cost(render_item(item, zone))
-        if cost <= room:
-            shown.add(item)
-            chosen.append(item)
-            room -= cost
+        fitting = item if _cost(render_item(item, zone)) <= room else None
+        if fitting is None and not chosen:
+            # The newest, or the best, is worth a part of it.
+            fitting = _cut_quote(item, room, zone)
+        if fitting is not None:
+            shown.add(fitting)
+            chosen.append(fitting)
+            room -= _cost(render_item(fitting, zone))
         elif name == "conversation":
             # What came before would stand there as if nothing had been said since.
             break
     return chosen
+
+
+def _cut_quote(item: ContextItem, room: int, zone: ZoneInfo) -> ContextItem | None:
+    """The beginning of a quoted item that is within `room`, None when that would say next to nothing."""
+    length = length_within(item.text, room - _cost(render_item(replace(item, text="", cut=True), zone)))
+    while length >= _LEAST_OF_A_QUOTE:
+        # Each line takes a mark too.
+        shorter = replace(item, text=item.text[:length].rstrip(), cut=True)
+        if _cost(render_item(shorter, zone)) <= room:
+            return shorter
+        length = length * 3 // 4
+    return None
 
 
 def _cut_files(items: Sequence[ContextItem], room: int, zone: ZoneInfo) -> list[ContextItem]:

@@ -1,12 +1,23 @@
-"""Turns a turn's context into what goes over the wire. The command line prints the same with `--json`."""
+"""Turns a turn's context and unfolded hits into what goes over the wire, and into what `--json` prints."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
-from rivet_pipeline.api.context_models import ContextAnswer, ContextItemAnswer, ContextSectionAnswer, MissingAnswer
+from rivet_pipeline.api.context_models import (
+    ContextAnswer,
+    ContextItemAnswer,
+    ContextSectionAnswer,
+    ExpansionAnswer,
+    MissingAnswer,
+    SynthesisAnswer,
+    UnfoldedSearchAnswer,
+)
+from rivet_pipeline.api.models import SearchAnswer
 from rivet_pipeline.retrieval.context import TurnContext
 from rivet_pipeline.retrieval.context_text import ContextItem
+from rivet_pipeline.retrieval.expand import Expansion, Expansions
+from rivet_pipeline.retrieval.synthesis import Synthesis
 
 
 def context_answer(context: TurnContext) -> ContextAnswer:
@@ -30,3 +41,21 @@ def context_answer(context: TurnContext) -> ContextAnswer:
 def _item(item: ContextItem) -> ContextItemAnswer:
     values = asdict(item)
     return ContextItemAnswer(session_id=values.pop("session_key"), **values)
+
+
+def unfolded_answer(
+    answer: SearchAnswer, expansions: Expansions | None, synthesis: Synthesis | None
+) -> UnfoldedSearchAnswer:
+    """A search's answer with its unfolded summaries and the answer in words, where these were asked for."""
+    unfolded = UnfoldedSearchAnswer(**dict(answer))
+    if expansions is not None:
+        unfolded.expansions = [expansion_answer(expansion) for expansion in expansions.expansions]
+        unfolded.expansion_reason = expansions.reason
+    if synthesis is not None:
+        unfolded.synthesis = SynthesisAnswer.model_validate(asdict(synthesis))
+    return unfolded
+
+
+def expansion_answer(expansion: Expansion) -> ExpansionAnswer:
+    """One unfolded summary as an answer."""
+    return ExpansionAnswer.model_validate(asdict(expansion))

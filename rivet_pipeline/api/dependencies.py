@@ -21,6 +21,7 @@ from rivet_pipeline.models.factory import build_embedder
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval.access import AccessRecorder
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
+from rivet_pipeline.retrieval.synthesis import Synthesizer
 from rivet_pipeline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class Resources:
     vectors: QueryVectors
     accesses: AccessRecorder
     probe: EmbeddingProbe
+    synthesizer: Synthesizer
 
     @property
     def zone(self) -> ZoneInfo:
@@ -91,7 +93,14 @@ def open_resources(settings: Settings, url: str) -> Iterator[Resources]:
     Raises `RivetError` when the store can not be reached or a model is named only in part.
     """
     with open_pool(url, max_size=POOL_SIZE, application_name="rivet-api") as pool:
-        resources = Resources(settings, pool, QueryVectors(settings), AccessRecorder(), EmbeddingProbe(settings))
+        resources = Resources(
+            settings,
+            pool,
+            QueryVectors(settings),
+            AccessRecorder(),
+            EmbeddingProbe(settings),
+            Synthesizer.of(settings),
+        )
         stop = threading.Event()
         behind = threading.Thread(target=_work_behind, args=(stop, resources), name="behind", daemon=True)
         behind.start()

@@ -16,10 +16,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from uuid import UUID
 
-import psycopg
-
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.errors import RivetError
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.scoring import PROFILE
 from rivet_pipeline.retrieval.types import Hit, Source
@@ -116,11 +113,13 @@ class AccessRecorder:
         try:
             with connect() as connection:
                 written = self.flush(connection)
-        except (psycopg.Error, RivetError, OSError) as error:
+        except Exception as error:
+            # Whatever it is: the thread that writes behind must outlive it.
             if not self._away:
                 self._away = True
                 _log.warning(
-                    "accesses are not counted while the store can not take them: %s", " ".join(str(error).split())
+                    "accesses are not counted while the store can not take them: %s",
+                    " ".join(f"{error or type(error).__name__}".split()),
                 )
             return 0
         if self._away:

@@ -10,6 +10,7 @@ import pytest
 
 from rivet_pipeline.retrieval import workspace
 from rivet_pipeline.retrieval.workspace import WORKSPACE_FILES, read_workspace
+from rivet_pipeline.settings import Settings
 
 DAY = date(2026, 3, 10)
 
@@ -85,3 +86,8 @@ def test_reading_is_bounded_and_says_so(tmp_path: Path, monkeypatch: pytest.Monk
 def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
     (tmp_path / "SOUL.md").write_bytes(b"\xef\xbb\xbfcaf\xe9\x00 \xff\r\nnext\xc3")
     assert read_workspace(tmp_path, DAY).files[0].text == "caf\ufffd \ufffd\nnext\ufffd"
+
+
+def test_the_folder_comes_from_the_settings(tmp_path: Path) -> None:
+    assert Settings(home=tmp_path).workspace_folder == tmp_path / "workspace"
+    assert Settings(home=tmp_path, workspace=Path("~/notes")).workspace_folder == Path("~/notes").expanduser()

@@ -71,12 +71,11 @@ def browse(connection: Connection, request: BrowseRequest, *, max_limit: int = M
     more = len(rows) > limit
     if back:
         messages.reverse()
+    before, after = (more, True) if back else (place is not None, more)
     return BrowseResponse(
         messages,
-        next_cursor=_write_cursor(messages[-1:], request, "next") if more or back else None,
-        previous_cursor=_write_cursor(messages[:1], request, "previous")
-        if (more if back else place is not None)
-        else None,
+        next_cursor=cursor_after(messages[-1], request.newest_first) if messages and after else None,
+        previous_cursor=_cursor_before(messages[0], request.newest_first) if messages and before else None,
     )
 
 
@@ -94,14 +93,16 @@ def _filters(request: BrowseRequest, place: _Place | None, *, descending: bool) 
     return sql.SQL("\n  AND ").join(wanted) if wanted else sql.SQL("true")
 
 
-def _write_cursor(
-    ends: list[BrowsedMessage], request: BrowseRequest, towards: Literal["next", "previous"]
-) -> str | None:
-    if not ends:
-        return None
-    value: list[Any] = [ends[0].created_at.isoformat(), ends[0].seq, request.newest_first]
-    if towards == "previous":
-        value.append("previous")
+def cursor_after(last: BrowsedMessage, newest_first: bool) -> str:
+    """The cursor of the page that begins after a message, for who showed less than a page."""
+    return _write_cursor([last.created_at.isoformat(), last.seq, newest_first])
+
+
+def _cursor_before(first: BrowsedMessage, newest_first: bool) -> str:
+    return _write_cursor([first.created_at.isoformat(), first.seq, newest_first, "previous"])
+
+
+def _write_cursor(value: list[Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 

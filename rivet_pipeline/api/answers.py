@@ -96,6 +96,7 @@ def browse_answer(response: BrowseResponse) -> BrowseAnswer:
             for message in response.messages
         ],
         next_cursor=response.next_cursor,
+        previous_cursor=response.previous_cursor,
     )
 
 

@@ -74,6 +74,7 @@ CREATE TRIGGER ros_tags_count_revision BEFORE UPDATE ON ros_tags
     FOR EACH ROW EXECUTE FUNCTION ros_tag_count_revision();
 
 CREATE TABLE ros_tag_taxonomy (
+    id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     tag_key      text NOT NULL CHECK (tag_key <> '' AND length(tag_key) <= 64 AND strpos(tag_key, ':') = 0),
     tag_value    text NOT NULL CHECK (tag_value <> '' AND length(tag_value) <= 128),
     display      text NOT NULL DEFAULT '' CHECK (length(display) <= 200),
@@ -88,7 +89,7 @@ CREATE TABLE ros_tag_taxonomy (
     created_at   timestamptz NOT NULL DEFAULT now(),
     revision     bigint NOT NULL DEFAULT nextval('ros_tag_revisions'),
     CHECK ((decided_by IS NULL) = (decided_at IS NULL)),
-    PRIMARY KEY (tag_key, tag_value)
+    UNIQUE (tag_key, tag_value)
 );
 CREATE INDEX ros_tag_taxonomy_aliases ON ros_tag_taxonomy (tag_key, alias_of) WHERE alias_of IS NOT NULL;
 CREATE TRIGGER ros_tag_taxonomy_count_revision BEFORE UPDATE ON ros_tag_taxonomy
@@ -100,8 +101,9 @@ CREATE TABLE ros_tag_decisions (
     id          bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     decision    uuid NOT NULL,
     action      text NOT NULL CHECK (action IN ('decide', 'add', 'suggest_removal', 'value', 'merge', 'undo')),
-    -- The row's id; NULL for a value of the vocabulary.
-    tag_id      uuid,
+    -- A row of ros_tags, or of ros_tag_taxonomy.
+    subject     text NOT NULL CHECK (subject IN ('tag', 'value')),
+    row_id      uuid NOT NULL,
     tag_key     text NOT NULL,
     tag_value   text NOT NULL,
     -- The whole row; NULL where there was, or is, none.
@@ -115,7 +117,13 @@ CREATE TABLE ros_tag_decisions (
 );
 CREATE INDEX ros_tag_decisions_decision ON ros_tag_decisions (decision);
 CREATE INDEX ros_tag_decisions_time ON ros_tag_decisions (decided_at DESC, id DESC);
-CREATE INDEX ros_tag_decisions_tag ON ros_tag_decisions (tag_id);
+CREATE INDEX ros_tag_decisions_row ON ros_tag_decisions (row_id);
+
+-- Whoever writes literals of a key holds this lock shared, whoever merges its values holds it alone: else a tag could be
+-- written with a value that has just become another one's alias.
+CREATE FUNCTION ros_tag_lock(locked_key text) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT hashtextextended('ros_tags ' || locked_key, 0) $$;
 
 -- The value that a literal means: itself, or what it was merged into.
 CREATE FUNCTION ros_tag_target(wanted_key text, wanted_value text) RETURNS text
@@ -174,6 +182,10 @@ BEGIN
     IF ruled IS NULL OR ruled = '' OR strpos(named, '[redacted') > 0 OR ros_is_noise(session_key, settings)
        OR EXISTS (SELECT 1 FROM ros_tag_taxonomy WHERE tag_key = 'project' AND tag_value = ruled AND status = 'rejected')
     THEN
+        RETURN false;
+    END IF;
+    -- While somebody merges values of this key it is not known which one this is; the next sweep will.
+    IF NOT pg_try_advisory_xact_lock_shared(ros_tag_lock('project')) THEN
         RETURN false;
     END IF;
     INSERT INTO ros_tag_rule_marks (conversation_id) VALUES (ruled_id) ON CONFLICT DO NOTHING;

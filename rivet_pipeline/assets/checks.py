@@ -188,7 +188,8 @@ default_checks: list[dg.AssetChecksDefinition] = [
     _check(
         "tag_proposals",
         "none_dropped",
-        "No leaf went without tags because its tagger failed twice; `rivet tags again --dropped` has them asked about again.",
+        "No leaf went without tags because its tagger failed twice; `rivet tags again --dropped` has them asked about "
+        "again.",
         dropped_leaves,
         dg.AssetCheckSeverity.WARN,
     ),

@@ -1,5 +1,7 @@
 """The `tag_proposals` asset: what a tagger suggests of each leaf, for people to accept or reject."""
 
+from typing import Any
+
 import dagster as dg
 
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
@@ -25,12 +27,12 @@ _TAGGER = tagger_name(get_settings())
     kinds={"postgres"} if _TAGGER == KEYPHRASES else {"postgres", "llm"},
     pool=None if _TAGGER == KEYPHRASES else "llm",
     code_version=f"{TAGS_VERSION}/{_TAGGER}",
-    description="Tags suggested on the day's leaves and their conversations; people accept or reject them. A leaf whose "
-    "tagger fails twice goes without and is counted as dropped. Leaves of an older version are asked about again; what was "
-    "rejected is never suggested twice.",
-)
-def tag_proposals(
-    context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
+   
+   
+   
+   
+    description="Tags suggested
+    on the day's leaves and their conversations; people accept or reject them. A leaf whose " "tagger fails twice goes without and is counted as dropped. Leaves of an older version are asked about again; what " "was rejected is never suggested twice.", ) def tag_proposals( context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
 ) -> dg.MaterializeResult[None]:
     """Tags the leaves of the run's days that are new, changed, or of an older version."""
     days = days_of(context.partition_keys)
@@ -40,7 +42,7 @@ def tag_proposals(
     for day, suggestions in waiting.items():
         context.add_asset_metadata({"awaiting_review": suggestions}, partition_key=day.isoformat())
     result = materialized(context, store, report.stage)
-    told = {
+    told: dict[str, dg.MetadataValue[Any] | int] = {
         "run_leaves_tagged": report.tagged,
         "run_leaves_skipped": report.skipped,
         "run_leaves_dropped": report.dropped,

@@ -47,7 +47,7 @@ _VOCABULARY_LEAVES = 25
 
 @dataclass(slots=True)
 class TagReport:
-    """What a pass did. `stage.rows` are tags written; the rest counts leaves, and conversations that the rule tagged."""
+    """What a pass did. `stage.rows` are tags written; the rest counts leaves, and conversations tagged by the rule."""
 
     stage: StageReport
     tagged: int = 0

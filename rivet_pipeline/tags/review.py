@@ -158,7 +158,7 @@ def add_tag(
 
 
 def find_conversation(connection: Connection, session_key: str, agent: str | None = None) -> UUID:
-    """The conversation of a session key. Raises `NotFoundError`, `InvalidInputError` when several agents have the key."""
+    """The conversation of a session key. Raises `NotFoundError`, or `InvalidInputError` when several agents have it."""
     rows = connection.execute(
         """
         SELECT id, agent FROM ros_conversations
@@ -279,8 +279,8 @@ def _insert(
         """
         INSERT INTO ros_tags (entity_kind, entity_id, conversation_id, tag_key, tag_value, display, status, source,
                               confidence, proposed_by, decided_by, decided_at)
-        SELECT %(kind)s, %(entity)s, %(conversation)s, %(key)s, target, CASE WHEN target = %(value)s THEN %(display)s ELSE '' END,
-               'accepted', 'person', 1, %(by)s, %(by)s, now()
+        SELECT %(kind)s, %(entity)s, %(conversation)s, %(key)s, target,
+               CASE WHEN target = %(value)s THEN %(display)s ELSE '' END, 'accepted', 'person', 1, %(by)s, %(by)s, now()
         FROM ros_tag_target(%(key)s, %(value)s) AS target
         ON CONFLICT (entity_kind, entity_id, tag_key, tag_value) DO NOTHING RETURNING id
         """,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
 from typing import Literal as OneOf
+from typing import Protocol
 from uuid import UUID
 
 from rivet_pipeline.tags.literals import Literal

@@ -15,7 +15,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.tags.literals import Literal, display_of
 from rivet_pipeline.tags.log import Recorder
-from rivet_pipeline.tags.tables import decider, installed, merge_lock, require_tables, statement, write_lock
+from rivet_pipeline.tags.tables import decider, installed, merge_lock, require_tables, statement
 from rivet_pipeline.tags.types import Decided, ItemResult, Merged, Status, Value
 
 #: The most values of one listing, and of one decision.
@@ -53,7 +53,7 @@ def list_values(
 
 
 def accepted_vocabulary(connection: Connection, *, limit: int) -> list[Literal]:
-    """What a tagger is offered: accepted values of the taxonomy first, then accepted tags in use, the most used first."""
+    """What a tagger is offered: accepted values of the taxonomy, then accepted tags in use, the most used first."""
     rows = connection.execute(statement("select_vocabulary"), {"limit": limit}).fetchall()
     return [Literal(row["tag_key"], row["tag_value"]) for row in rows]
 
@@ -88,7 +88,8 @@ def upsert_value(
                 status = %(status)s, decided_by = %(by)s, decided_at = now()
             WHERE id = %(id)s
               AND (display, description, status, decided_by IS NULL)
-                  IS DISTINCT FROM (coalesce(%(display)s, display), coalesce(%(description)s, description), %(status)s, false)
+                  IS DISTINCT FROM
+                  (coalesce(%(display)s, display), coalesce(%(description)s, description), %(status)s, false)
             """,
             {
                 "id": found["id"],

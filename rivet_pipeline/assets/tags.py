@@ -27,12 +27,12 @@ _TAGGER = tagger_name(get_settings())
     kinds={"postgres"} if _TAGGER == KEYPHRASES else {"postgres", "llm"},
     pool=None if _TAGGER == KEYPHRASES else "llm",
     code_version=f"{TAGS_VERSION}/{_TAGGER}",
-   
-   
-   
-   
-    description="Tags suggested
-    on the day's leaves and their conversations; people accept or reject them. A leaf whose " "tagger fails twice goes without and is counted as dropped. Leaves of an older version are asked about again; what " "was rejected is never suggested twice.", ) def tag_proposals( context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
+    description="Tags suggested on the day's leaves and their conversations; people accept or reject them. A leaf "
+    "whose tagger fails twice goes without and is counted. Leaves of an older version are asked about again; what was "
+    "rejected is never suggested twice.",
+)
+def tag_proposals(
+    context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
 ) -> dg.MaterializeResult[None]:
     """Tags the leaves of the run's days that are new, changed, or of an older version."""
     days = days_of(context.partition_keys)

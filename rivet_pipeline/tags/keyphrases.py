@@ -1,7 +1,7 @@
 """A tagger that needs no model: it looks for known subjects and for the phrases of the title in what the leaf says.
 
-First the accepted vocabulary, then the subjects of `subjects.txt`, then phrases of the title that the text comes back to.
-Deterministic: the same request always gives the same tags. It would rather say too little than guess.
+First the accepted vocabulary, then the subjects of `subjects.txt`, then phrases of the title that the text comes back
+to. Deterministic: the same request always gives the same tags. It would rather say too little than guess.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The stage `tag_proposals`: leaves in, suggested tags out, on each leaf and on its conversation.
 
-What a tagger suggests stands in `chat_tagger.py` and `keyphrases.py`; here is the pass over what is due: one call and one
-transaction a leaf. Tagging is best effort: a leaf whose tagger fails twice goes without, and is counted. When leaf after
-leaf fails the service is at fault: the pass ends, and one entry in the failure ledger lets the stage rest.
+What a tagger suggests stands in `chat_tagger.py` and `keyphrases.py`; here is the pass over what is due: one call and
+one transaction a leaf. Tagging is best effort: a leaf whose tagger fails twice goes without, and is counted. When leaf
+after leaf fails the service is at fault: the pass ends, and one entry in the failure ledger lets the stage rest.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def announce_tagger(connection: Connection, tagger: Tagger | None) -> bool:
 def propose_tags(pool: Pool, *, days: Sequence[date] | None, tagger: Tagger | None) -> TagReport:
     """Tags the leaves of those days (None: all) that no tagger of the current version has seen as they are now.
 
-    Holds one connection of the pool. Conversations of those days that lack their rule tag get it. `tagger` None: tagging
-    is off, and nothing but that is done.
+    Holds one connection of the pool. Conversations of those days that lack their rule tag get it. `tagger` None:
+    tagging is off, and nothing but that is done.
     """
     report = TagReport(StageReport(STAGE, model=tagger.name if tagger else None))
     with pool.connection() as connection:

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.tags.literals import Literal
 from rivet_pipeline.tags.tables import installed, statement
 from rivet_pipeline.tags.types import (
@@ -186,3 +187,19 @@ def pending_on(connection: Connection, days: Sequence[date]) -> dict[date, int]:
         [list(days)],
     ).fetchall()
     return dict.fromkeys(days, 0) | {row["day"]: row["waiting"] for row in rows}
+
+
+def find_tag(connection: Connection, prefix: str) -> Tag:
+    """The tag whose id begins so, from eight digits on. Raises `InvalidInputError` when it is not one."""
+    digits = prefix.replace("-", "").lower()
+    if not 8 <= len(digits) <= 32 or set(digits) - set("0123456789abcdef"):
+        raise InvalidInputError("tag", f"{prefix[:60]!r} is no id; give at least its first eight digits, or --session")
+    rows: list[dict[str, Any]] = []
+    if installed(connection):
+        rows = connection.execute(
+            f"SELECT {COLUMNS} FROM ros_tags WHERE id BETWEEN %s AND %s LIMIT 2".encode(),  # noqa: S608 - ours
+            [UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))],
+        ).fetchall()
+    if len(rows) != 1:
+        raise InvalidInputError("tag", f"{'several tags begin' if rows else 'no tag begins'} with {prefix[:60]}")
+    return Tag(**rows[0])

@@ -1,7 +1,7 @@
 """What people do with tags: accept, reject, add, have one taken off. Each change is logged and can be undone.
 
-A decision says what it saw: the `revision` of the row. One that rests on something else answers a conflict, item by item,
-and so does one that would overturn another person's decision without having seen it.
+A decision says what it saw: the `revision` of the row. One that rests on something else answers a conflict, item by
+item, and so does one that would overturn another person's decision without having seen it.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def add_tag(
 ) -> Decided:
     """Gives a conversation or a summary a tag, accepted by a person. A merged value is replaced by what it means now.
 
-    A tag that was suggested, rejected or written by the rule is accepted with this. Raises `NotFoundError` for an entity
-    that there is not, else as `decide` does.
+    A tag that was suggested, rejected or written by the rule is accepted with this. Raises `NotFoundError` for an
+    entity that there is not, else as `decide` does.
     """
     require_tables(connection)
     name = decider(by)
@@ -189,8 +189,8 @@ def decide_literal(
     rows = connection.execute(
         """
         SELECT id, revision FROM ros_tags
-        WHERE conversation_id = %(conversation)s AND tag_key = %(key)s AND tag_value = ros_tag_target(%(key)s, %(value)s)
-          AND (%(removals)s = false OR removal IS NOT NULL)
+        WHERE conversation_id = %(conversation)s AND tag_key = %(key)s AND tag_value = ros_tag_target(%(key)s,
+        %(value)s) AND (%(removals)s = false OR removal IS NOT NULL)
         ORDER BY entity_kind, id
         """,
         {

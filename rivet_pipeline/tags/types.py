@@ -151,7 +151,8 @@ class PendingTag:
 class PendingSession:
     """One session with what waits for a review: suggested tags, and tags that a tagger would take off again.
 
-    `waiting` counts their rows, `age_seconds` is that of the oldest of them; `excerpt` the beginning of what was summarised last.
+    `waiting` counts their rows, `age_seconds` is that of the oldest of them; `excerpt` the beginning of what was
+    summarised last.
     """
 
     conversation_id: UUID

@@ -1,7 +1,7 @@
 """The vocabulary: which values a key has, which of them people want, and which mean the same.
 
-Merging re-points every tag of a value and leaves the value behind as an alias; aliases are never chained. Every change is
-logged and can be undone (see `log.py`).
+Merging re-points every tag of a value and leaves the value behind as an alias; aliases are never chained. Every change
+is logged and can be undone (see `log.py`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MAX_VALUES, MAX_ENTRIES = 5000, 500
 
 MAX_DESCRIPTION = 1000
 
-_COLUMNS = """tag_key AS key, tag_value AS value, display, status, alias_of, description, source, proposed_by, decided_by,
-    decided_at, created_at, revision"""
+_COLUMNS = """tag_key AS key, tag_value AS value, display, status, alias_of, description, source, proposed_by,
+decided_by, decided_at, created_at, revision"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +160,9 @@ def merge_values(connection: Connection, key: str, value: str, into: str, *, by:
     """Makes a value an alias of another one of the same key and re-points its tags.
 
     Where an entity has both, the firmer decision survives: an accepted reviewed tag before an accepted one of the rule,
-    that before a rejected one, that before a suggested one. Aliases of `value` follow it. Raises `InvalidInputError` when
-    both are the same or `into` means `value` already (a cycle), or was rejected; `NotFoundError` when nothing is known of
-    `value`.
+    that before a rejected one, that before a suggested one. Aliases of `value` follow it. Raises `InvalidInputError`
+    when both are the same or `into` means `value` already (a cycle), or was rejected; `NotFoundError` when nothing is
+    known of `value`.
     """
     require_tables(connection)
     name = decider(by)

@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from rivet_pipeline.api.dependencies import open_resources
 from rivet_pipeline.api.docs_page import DOCS_CSP, render_docs
+from rivet_pipeline.api.hub import site
 from rivet_pipeline.api.models import NoQuery
 from rivet_pipeline.api.problems import PROBLEM_RESPONSES, RequestBoundary, install_handlers
 from rivet_pipeline.api.routes import capture, conversations, health, memory, tools
@@ -74,10 +75,11 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     for module in (capture, memory, conversations, health):
         app.include_router(module.router)
     app.include_router(tools.make_router(settings))
+    site.mount(app, settings)
 
     @app.get("/", include_in_schema=False)
     def start(_: Annotated[NoQuery, Query()]) -> RedirectResponse:
-        return RedirectResponse("/docs")
+        return RedirectResponse(site.ROOT)
 
     @app.get("/docs", include_in_schema=False)
     def docs(_: Annotated[NoQuery, Query()]) -> HTMLResponse:

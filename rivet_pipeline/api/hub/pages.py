@@ -52,7 +52,11 @@ THEME_COOKIE = "rivet_theme"
 Theme = Literal["auto", "light", "dark"]
 THEMES: tuple[Theme, ...] = ("auto", "light", "dark")
 
-_NAVIGATION = (("search", ROOT, "Search"), ("timeline", f"{ROOT}/timeline", "Timeline"))
+_NAVIGATION = (
+    ("search", ROOT, "Search"),
+    ("timeline", f"{ROOT}/timeline", "Timeline"),
+    ("health", f"{ROOT}/health", "Health"),
+)
 
 
 class Hub:
@@ -70,7 +74,13 @@ class Hub:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.templates.globals |= {"asset": asset_url, "navigation": _NAVIGATION, "root": ROOT, "query": query_string}
+        self.templates.globals |= {
+            "asset": asset_url,
+            "navigation": _NAVIGATION,
+            "root": ROOT,
+            "query": query_string,
+            "dagster": self.dagster_url,
+        }
         self.templates.filters |= {
             "fold": fold,
             "markdown": markdown,

@@ -67,7 +67,7 @@
 
   document.addEventListener("focusin", (event) => {
     const item = event.target.closest("[data-item]");
-    if (item && item !== current()) {
+    if (item && item !== current() && event.target.matches(":focus-visible")) {
       current()?.classList.remove("current");
       item.classList.add("current");
     }

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 #: Sequences for a terminal: colours, titles, cursor movements. They say nothing on a page.
 _ANSI = re.compile(
-    r"\x1b(?:\[[0-?]{0,60}[ -/]{0,10}[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\^_]|[ -/]{1,4}[0-~])"
+    r"\x1b(?:\[[0-?]{0,60}[ -/]{0,10}[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[()*+][0-9A-Z]|[=>78DEHMNOZc])"
 )
 
 #: What changes how the text around it is read, or hides words from a person and not from a model: controls, marks of

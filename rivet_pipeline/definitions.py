@@ -10,7 +10,7 @@ import dagster as dg
 
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
-from rivet_pipeline.assets import checks, embeddings, messages, retrieval, summaries, tool_calls  # noqa: E402
+from rivet_pipeline.assets import checks, embeddings, messages, retrieval, summaries, tags, tool_calls  # noqa: E402
 from rivet_pipeline.assets.resources import Models, StoreResource  # noqa: E402
 from rivet_pipeline.automation import jobs, schedules, sensors  # noqa: E402
 
@@ -19,6 +19,7 @@ default_assets = [
     tool_calls.tool_call_text,
     embeddings.message_embeddings,
     summaries.leaf_summaries,
+    tags.tag_proposals,
     summaries.branch_summaries,
     summaries.root_summaries,
     embeddings.summary_embeddings,
@@ -28,9 +29,11 @@ default_jobs: list[Any] = [
     jobs.refine_days,
     jobs.tell_calls_days,
     jobs.resummarize_days,
+    jobs.retag_days,
     jobs.reembed_days,
     jobs.refresh_lexicon,
     jobs.check_everything,
+    jobs.tidy_tags,
     jobs.housekeeping,
     jobs.retry_failed,
 ]
@@ -38,6 +41,7 @@ default_schedules = [
     schedules.idle_conversations,
     schedules.lexicon_hourly,
     schedules.checks_hourly,
+    schedules.tags_hourly,
     schedules.daily_housekeeping,
 ]
 default_sensors = [sensors.pending_work, sensors.remine_stale]

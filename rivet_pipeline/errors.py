@@ -26,3 +26,7 @@ class InvalidInputError(RivetError):
 
 class NotFoundError(RivetError):
     """What a caller names is not there."""
+
+
+class ConflictError(RivetError):
+    """What a caller has decided rests on something that has changed meanwhile. Look again, then decide."""

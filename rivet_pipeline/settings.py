@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -258,6 +258,51 @@ class Settings(BaseSettings):
         validation_alias="RIVETOS_TOOL_TEXT_MODEL",
         description="The model of the chat server that says in a sentence what a tool call did: one request a call. "
         "Unset: `RIVETOS_COMPACTOR_MODEL`. `none`: no model, the sentence is made of the call's name and arguments.",
+    )
+    session_tagging: bool = Field(
+        default=True,
+        validation_alias="SESSION_TAGGING",
+        description="`0` proposes no tags. What was summarised meanwhile is looked at once it is on again.",
+    )
+    tagger_url: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_TAGGER_URL",
+        description="The service that proposes tags: the base address of an OpenAI-compatible chat server, `/v1` "
+        "included, or with `RIVETOS_TAGGER_WIRE_SHAPE=native` the whole address of a classifier. Unset: the "
+        "compactor's chat server, and without one the phrases that this process finds.",
+    )
+    tagger_model: str | None = Field(
+        default=None,
+        validation_alias="RIVETOS_TAGGER_MODEL",
+        description="The model that proposes tags; needed with a chat server of its own. "
+        "Unset: `RIVETOS_COMPACTOR_MODEL` at the compactor's server.",
+    )
+    tagger_api_key: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_TAGGER_API_KEY",
+        description="Bearer key for `RIVETOS_TAGGER_URL`. It goes to no other server, and no other key goes there.",
+    )
+    tagger_token_command: SecretStr | None = Field(
+        default=None,
+        validation_alias="RIVETOS_TAGGER_TOKEN_COMMAND",
+        description="A command that prints that server's bearer token, instead of a key; run without a shell.",
+    )
+    tagger_token_ttl_ms: int = Field(
+        default=300_000,
+        ge=0,
+        validation_alias="RIVETOS_TAGGER_TOKEN_TTL_MS",
+        description="How long, in milliseconds, its token is used before the command is asked again; at once on a 401.",
+    )
+    tagger_wire_shape: Literal["openai", "native"] = Field(
+        default="openai",
+        validation_alias="RIVETOS_TAGGER_WIRE_SHAPE",
+        description="How `RIVETOS_TAGGER_URL` is spoken to: `openai` (chat completions) or `native` (a classifier).",
+    )
+    tagger_timeout_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        validation_alias="RIVETOS_TAGGER_TIMEOUT_SECONDS",
+        description="How long one call to the tagger may take. It is tried once more; then the leaf goes without tags.",
     )
     model_deadline_seconds: float = Field(
         default=3600.0,

@@ -13,6 +13,9 @@ EMBEDDING_VERSION = 1
 #: How a tool call's text is rendered, asked for and checked. A text is written once: a raised number is for new ones.
 TOOL_TEXT_VERSION = 1
 
+#: How a leaf's tags are asked for, found and checked. Leaves done under an older number are asked about again.
+TAGS_VERSION = 1
+
 #: How the corpus statistics are counted.
 LEXICON_VERSION = 1
 

@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rivet_pipeline.errors import InvalidInputError, NotFoundError, RivetError, StoreUnavailableError
+from rivet_pipeline.errors import ConflictError, InvalidInputError, NotFoundError, RivetError, StoreUnavailableError
 
 _log = logging.getLogger(__name__)
 
@@ -198,6 +198,8 @@ async def _on_rivet_error(request: Request, error: Exception) -> Response:
         return problem(request.scope, 400, str(error), errors=[{"field": error.field, "problem": error.problem}])
     if isinstance(error, NotFoundError):
         return problem(request.scope, 404, str(error))
+    if isinstance(error, ConflictError):
+        return problem(request.scope, 409, str(error))
     if isinstance(error, StoreUnavailableError):
         return _unavailable(request, str(error))
     assert isinstance(error, RivetError)

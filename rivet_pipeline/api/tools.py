@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.models import Filled, Time
+from rivet_pipeline.api.tag_tool import TagsArguments, memory_tags
 from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.transcripts.append import (
@@ -314,6 +315,15 @@ TOOLS: dict[str, Tool] = {
             _get_full,
             "Shows the whole of one message, by its id. What was cut when it was captured is read back from the "
             "transcript that the row points to, if that is on this machine. Long parts come in pieces.",
+        ),
+        Tool(
+            "memory_tags",
+            TagsArguments,
+            memory_tags,
+            "Tags of sessions and summaries, as key:value. action=pending (default) lists what waits for a review; "
+            "list, counts, lookup (the tags of sessions by their keys) and taxonomy (the vocabulary) read too. decide, "
+            "add, suggest_removal, taxonomy_upsert, taxonomy_decide, taxonomy_merge and undo write, where writing is "
+            "enabled.",
         ),
     )
 }

@@ -27,6 +27,7 @@ from rivet_pipeline.db.quality import (
 )
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.stages import STAGES
+from rivet_pipeline.tags.quality import alias_tags, dropped_leaves, orphan_tags, outdated_leaves
 from rivet_pipeline.transcripts.spool import Spool
 
 Question = Callable[[Connection], Finding]
@@ -181,6 +182,23 @@ default_checks: list[dg.AssetChecksDefinition] = [
         "one_width",
         "Every summary vector has its model's width.",
         lambda connection: wrong_width_embeddings(connection, "summary"),
+    ),
+    _check("tag_proposals", "no_orphans", "Every tag stands on a conversation or summary that is there.", orphan_tags),
+    _check("tag_proposals", "no_aliases", "No tag has a value that was merged into another one.", alias_tags),
+    _check(
+        "tag_proposals",
+        "none_dropped",
+        "No leaf went without tags because its tagger failed twice; `rivet tags again --dropped` has them asked about "
+        "again.",
+        dropped_leaves,
+        dg.AssetCheckSeverity.WARN,
+    ),
+    _check(
+        "tag_proposals",
+        "nothing_stale",
+        "Every leaf's tags were proposed by the current version.",
+        outdated_leaves,
+        dg.AssetCheckSeverity.WARN,
     ),
     live_checks,
     *[check for kind in ("leaf", "branch", "root") for check in _tree(kind)],

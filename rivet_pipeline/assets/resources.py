@@ -20,6 +20,8 @@ from rivet_pipeline.models.protocols import Embedder
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.summaries.factory import build_summarizer
 from rivet_pipeline.summaries.types import Summarizer
+from rivet_pipeline.tags.factory import build_tagger
+from rivet_pipeline.tags.types import Tagger
 from rivet_pipeline.tool_calls.factory import build_writer
 from rivet_pipeline.tool_calls.types import Writer
 
@@ -82,3 +84,8 @@ class Models:
     def writer(self) -> Writer:
         """The writer of tool calls' texts."""
         return build_writer(get_settings())
+
+    @cached_property
+    def tagger(self) -> Tagger | None:
+        """The tagger; None while tagging is off."""
+        return build_tagger(get_settings())

@@ -15,6 +15,7 @@ from rivet_pipeline.db.queue import retry_failed as make_due
 from rivet_pipeline.db.store import dagster_url
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.stages import STAGES
+from rivet_pipeline.tags.propose import reap_tags
 
 refine_days = dg.define_asset_job(
     "refine_days",
@@ -33,6 +34,12 @@ resummarize_days = dg.define_asset_job(
     "resummarize_days",
     selection=dg.AssetSelection.assets("leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"),
     description="The summary tree of the chosen days, redone where an older version or model made it.",
+)
+
+retag_days = dg.define_asset_job(
+    "retag_days",
+    selection=dg.AssetSelection.assets("tag_proposals"),
+    description="Tags suggested for the leaves of the chosen days that have none of the current version.",
 )
 
 reembed_days = dg.define_asset_job(
@@ -64,6 +71,20 @@ def trim_dagster_event_log(context: dg.OpExecutionContext) -> None:
 def housekeeping() -> None:
     """Trims Dagster's event log."""
     trim_dagster_event_log()
+
+
+@dg.op(description="Deletes tags of what is gone, and writes the project tags that capture could not write.")
+def sweep_tags(context: dg.OpExecutionContext, store: StoreResource) -> dg.Output[int]:
+    """Reaps orphaned tags; the output counts them."""
+    with connect(store.url, application_name="rivet-run") as connection:
+        deleted = reap_tags(connection)
+    return dg.Output(deleted, metadata={"tags_deleted": deleted})
+
+
+@dg.job(description="Keeps tags in step with what they stand on.", executor_def=dg.in_process_executor)
+def tidy_tags() -> None:
+    """Reaps orphaned tags."""
+    sweep_tags()
 
 
 class RetryFailed(dg.Config):

@@ -6,7 +6,7 @@ See https://docs.dagster.io/guides/automate/schedules
 import dagster as dg
 
 from rivet_pipeline.assets.resources import StoreResource
-from rivet_pipeline.automation.jobs import check_everything, housekeeping, refresh_lexicon
+from rivet_pipeline.automation.jobs import check_everything, housekeeping, refresh_lexicon, tidy_tags
 from rivet_pipeline.automation.sensors import requests_for
 from rivet_pipeline.db.pending import pending_days
 from rivet_pipeline.db.pool import connect
@@ -46,6 +46,15 @@ checks_hourly = dg.ScheduleDefinition(
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Every hour: all asset checks.",
+)
+
+tags_hourly = dg.ScheduleDefinition(
+    name="tags_hourly",
+    job=tidy_tags,
+    cron_schedule="27 * * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every hour: deletes tags of what is gone, and writes the project tags that capture could not write.",
 )
 
 daily_housekeeping = dg.ScheduleDefinition(

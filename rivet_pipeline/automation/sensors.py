@@ -32,6 +32,7 @@ from rivet_pipeline.errors import RivetError
 from rivet_pipeline.retrieval.lexicon import is_due
 from rivet_pipeline.stages import STAGES
 from rivet_pipeline.summaries.compact import announce_summarizer
+from rivet_pipeline.tags.propose import announce_tagger
 
 #: Ranges asked for in one tick: enough to keep the run queue busy, few enough to start with the oldest.
 MAX_RUNS_PER_TICK = 4
@@ -92,6 +93,7 @@ def pending_work(
     with connect(store.url, application_name="rivet-sensor") as connection:
         announce_model(connection, models.embedder)
         _announce_summarizer(connection, models)
+        _announce_tagger(connection, models)
         pending = [item for item in pending_days(connection) if not item.timed]
         lexicon_due = not pending and is_due(connection)
     requests = requests_for(context.instance, pending, reason="new rows", now=now)
@@ -112,12 +114,22 @@ def _announce_summarizer(connection: Connection, models: Models) -> None:
     announce_summarizer(connection, model)
 
 
+def _announce_tagger(connection: Connection, models: Models) -> None:
+    try:
+        tagger = models.tagger
+    except RivetError:
+        # As above: the runs that need it fail in sight.
+        return
+    announce_tagger(connection, tagger)
+
+
 @dg.sensor(
     target=_CHAIN,
     minimum_interval_seconds=10,
     default_status=dg.DefaultSensorStatus.STOPPED,
     description="Redoes stale summaries, the oldest days first, a few ranges at a time, until none is left: those of "
-    "an older version, another model, or a text that has changed. Its ticks say how many are left.",
+    "an older version, another model, or a text that has changed; and tags of an older version. Its ticks say how many "
+    "are left.",
 )
 def remine_stale(
     context: dg.SensorEvaluationContext, store: StoreResource, models: dg.ResourceParam[Models]
@@ -125,6 +137,7 @@ def remine_stale(
     """Requests runs over the days with stale summaries. Off until somebody switches it on; it may stay on."""
     with connect(store.url, application_name="rivet-sensor") as connection:
         announce_summarizer(connection, models.summarizer.model)
+        _announce_tagger(connection, models)
         stale = stale_days(connection)
     left = sum(day.items for day in stale)
     if not left:

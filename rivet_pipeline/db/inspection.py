@@ -64,7 +64,7 @@ def failure_counts(connection: Connection) -> dict[str, int]:
 def rows_held(connection: Connection, stage: Stage, days: Sequence[date]) -> dict[date, int]:
     """How many rows a refining stage has for the conversations of some days.
 
-    Rows are summaries, the filling model's vectors, or messages with a text that was made for them.
+    Rows are summaries, the filling model's vectors, messages with a text that was made for them, or tags.
 
     Days without any do not appear.
     """
@@ -83,6 +83,11 @@ _HELD: Mapping[Stage, bytes] = {
         SELECT c.day, count(*) AS held
         FROM ros_conversations AS c JOIN ros_messages AS m ON m.conversation_id = c.id
         WHERE c.day = ANY(%(days)s) AND m.metadata ? 'content_made_by' GROUP BY c.day
+    """,
+    "tag_proposals": b"""
+        SELECT c.day, count(*) AS held
+        FROM ros_conversations AS c JOIN ros_tags AS t ON t.conversation_id = c.id
+        WHERE c.day = ANY(%(days)s) GROUP BY c.day
     """,
     "message_embeddings": b"""
         SELECT c.day, count(*) AS held

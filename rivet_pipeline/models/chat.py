@@ -1,26 +1,25 @@
 """The client of OpenAI-compatible chat services: one request, its retries, its fallbacks, and what a failure is called.
 
-Only the way to a service and back belongs here. What a response means stands in `chat_wire.py`; what is asked, and
+The way to a service and back is `service.py`'s. What a response means stands in `chat_wire.py`; what is asked, and
 whether an answer is a good summary, in the rooms that ask.
 """
 
 from __future__ import annotations
 
 import random
-import ssl
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import replace
 from typing import Any
 
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
 
-from rivet_pipeline.models.chat_wire import read_answer, status_error
+from rivet_pipeline.models.chat_wire import read_answer
 from rivet_pipeline.models.credentials import Credential, FixedKey
 from rivet_pipeline.models.protocols import Cause, ChatAnswer, ModelError
-from rivet_pipeline.models.retry_after import retry_after_seconds
+from rivet_pipeline.models.service import Endpoint as Endpoint
+from rivet_pipeline.models.service import ask_service
 from rivet_pipeline.models.texts import clean_outgoing
 
 #: Retries after the first attempt, and the wait before each of them in seconds (the seeds' figures).
@@ -32,33 +31,7 @@ LONGEST_WAIT_SECONDS = 60.0
 #: A service that failed comes after the others for this long, so that a dead one costs one probe and not every call.
 REST_SECONDS = 900.0
 
-_CONNECT_SECONDS = 30.0
-_LARGEST_ANSWER_BYTES = 16 * 1024 * 1024
-_LARGEST_REFUSAL_BYTES = 64 * 1024
-#: How an answer may be packed: in one layer of these, so that a small body can not become a huge one.
-_PACKINGS = frozenset({"", "identity", "gzip", "deflate"})
 _CAUSE_CHARACTERS = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One chat service: its base address (`/chat/completions` is appended), the model asked for, the token sent."""
-
-    base_url: str
-    model: str
-    credential: Credential = field(default_factory=FixedKey)
-
-    @property
-    def url(self) -> str:
-        """Where requests are posted."""
-        return self.base_url.rstrip("/") + "/chat/completions"
-
-    @property
-    def shown(self) -> str:
-        """The address as it may stand in an error: without a password."""
-        scheme, mark, rest = self.url.partition("://")
-        host, slash, path = rest.partition("/")
-        return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
 
 
 class OpenAIChat:
@@ -77,6 +50,7 @@ class OpenAIChat:
         deadline_seconds: float = 3600.0,
         *,
         fallbacks: Sequence[Endpoint] = (),
+        retries: int = len(RETRY_WAITS),
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -88,12 +62,14 @@ class OpenAIChat:
             credential: Its bearer key, or where the token comes from. No other service is sent it.
             deadline_seconds: How long one `complete` may take.
             fallbacks: The services that stand in for it, in order.
+            retries: How often each service is asked again after a transient failure, at most.
             transport: Replaces the network.
             sleep: Waits between attempts.
         """
         own = FixedKey(credential) if isinstance(credential, str | None) else credential
         self._endpoints = (Endpoint(base_url, model, own), *fallbacks)
         self._deadline_seconds = deadline_seconds
+        self._retries = retries
         self._transport = transport
         self._sleep = sleep
         self._resting_until: dict[int, float] = {}
@@ -153,7 +129,7 @@ class OpenAIChat:
             return _worth_retrying(error, deadline)
 
         retrying = Retrying(
-            stop=stop_after_attempt(1 + len(RETRY_WAITS)),
+            stop=stop_after_attempt(1 + self._retries),
             wait=_wait,
             retry=retry_if_exception(again),
             sleep=self._sleep,
@@ -168,72 +144,9 @@ class OpenAIChat:
             raise ModelError(error.cause, error.name, detail, retry_after=error.retry_after) from error
 
     def _attempt(self, endpoint: Endpoint, payload: dict[str, Any], deadline: float) -> ChatAnswer:
-        token = endpoint.credential.token()
-        response, body = self._post(endpoint, payload, token, deadline)
-        if response.status_code == httpx.codes.UNAUTHORIZED and endpoint.credential.renew(token):
-            token = endpoint.credential.token()
-            response, body = self._post(endpoint, payload, token, deadline)
-        if response.status_code >= 300:
-            raise status_error(response.status_code, body, retry_after_seconds(response.headers.get("retry-after")))
+        allowed = f"{self._deadline_seconds:g} s for all services and retries"
+        body = ask_service(endpoint, payload, deadline, allowed=allowed, transport=self._transport)
         return read_answer(body, endpoint.model, payload["max_tokens"])
-
-    def _post(
-        self, endpoint: Endpoint, payload: dict[str, Any], token: str | None, deadline: float
-    ) -> tuple[httpx.Response, bytes]:
-        remaining = max(deadline - time.monotonic(), 0.001)
-        timeout = httpx.Timeout(remaining, connect=min(_CONNECT_SECONDS, remaining))
-        headers = {"accept-encoding": "gzip"} | ({"authorization": f"Bearer {token}"} if token else {})
-        try:
-            loopback = httpx.URL(endpoint.url).host in {"127.0.0.1", "::1", "localhost"}
-            with (
-                httpx.Client(
-                    transport=self._transport,
-                    timeout=timeout,
-                    verify=_tls(),
-                    # A proxy of the environment is never the way to this machine itself.
-                    trust_env=not loopback,
-                ) as client,
-                client.stream("POST", endpoint.url, json=payload, headers=headers) as response,
-            ):
-                return response, self._read(response, endpoint, deadline)
-        except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
-            raise self._timed_out(endpoint) from error
-        except httpx.DecodingError as error:
-            raise ModelError("transient", "bad-response", f"{endpoint.shown}: {error}") from error
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise ModelError("permanent", "bad-url", f"{endpoint.shown}: {error}") from error
-        except httpx.HTTPError as error:
-            raise ModelError("transient", "unreachable", f"{endpoint.shown}: {_root_cause(error)}") from error
-
-    def _read(self, response: httpx.Response, endpoint: Endpoint, deadline: float) -> bytes:
-        refused = response.status_code >= 300
-        packing = response.headers.get("content-encoding", "").strip().lower()
-        if packing not in _PACKINGS:
-            if refused:
-                return b""
-            raise ModelError("transient", "bad-response", f"{endpoint.shown}: packed as {packing[:60]!r}")
-        parts: list[bytes] = []
-        size = 0
-        for part in response.iter_bytes():
-            parts.append(part)
-            size += len(part)
-            if time.monotonic() > deadline:
-                raise self._timed_out(endpoint)
-            if refused and size > _LARGEST_REFUSAL_BYTES:
-                break
-            if size > _LARGEST_ANSWER_BYTES:
-                raise ModelError("content", "answer-too-large", f"more than {_LARGEST_ANSWER_BYTES} bytes")
-        return b"".join(parts)
-
-    def _timed_out(self, endpoint: Endpoint) -> ModelError:
-        whole = f"{self._deadline_seconds:g} s for all services and retries"
-        return ModelError("transient", "timeout", f"no answer from {endpoint.shown} in its time ({whole})")
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    """Read once: loading the certificates takes longer than a request to a server nearby."""
-    return httpx.create_ssl_context()
 
 
 def _after_others(failed: Sequence[tuple[Endpoint, ModelError]], *, fallback: bool) -> ModelError:
@@ -276,9 +189,3 @@ def _wait(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, ModelError) else None
     return max(jittered, asked or 0.0)
-
-
-def _root_cause(error: BaseException) -> str:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 
 from rivet_pipeline.errors import InvalidInputError, RivetError
-from rivet_pipeline.models.chat import Endpoint, OpenAIChat
+from rivet_pipeline.models.chat import RETRY_WAITS, OpenAIChat
 from rivet_pipeline.models.credentials import COMMAND_SECONDS, Credential, FixedKey, TokenCommand
 from rivet_pipeline.models.embedder import TIMEOUT, HttpEmbedder, WordLlamaEmbedder
 from rivet_pipeline.models.protocols import Embedder, ModelError
+from rivet_pipeline.models.service import Endpoint
+from rivet_pipeline.models.tagger import TagClassifier
 from rivet_pipeline.settings import Settings
 
 #: A person waits for a query's vector; the search goes on without it after this many seconds.
@@ -66,8 +68,10 @@ def build_query_embedder(settings: Settings) -> QueryEmbedder:
     return QueryEmbedder(build_embedder(settings, timeout=QUERY_TIMEOUT))
 
 
-def build_chat(settings: Settings) -> OpenAIChat | None:
+def build_chat(settings: Settings, *, retries: int = len(RETRY_WAITS)) -> OpenAIChat | None:
     """The chat services of this configuration, None when none is named. Makes no call.
+
+    `retries`: how often a service is asked again after a transient failure.
 
     Raises `InvalidInputError` when the model is not named, or when a token command or a list of fallbacks can not be
     read.
@@ -85,7 +89,64 @@ def build_chat(settings: Settings) -> OpenAIChat | None:
         first.credential,
         settings.model_deadline_seconds,
         fallbacks=_fallbacks(settings, first),
+        retries=retries,
     )
+
+
+def build_tagger_chat(settings: Settings) -> OpenAIChat | None:
+    """The chat service that proposes tags: the tagger's own, else the compactor's; None when neither is named.
+
+    No answer is waited for longer than the tagger's time, and nothing is tried again here. A key goes to its own
+    service alone. Raises `InvalidInputError` when the model is not named, or a key has no address of its own.
+    """
+    if settings.tagger_url is None:
+        _refuse_homeless_key(settings)
+        model = settings.tagger_model or settings.compactor_model
+        seconds = min(settings.tagger_timeout_seconds, settings.model_deadline_seconds)
+        asked = settings.model_copy(update={"compactor_model": model, "model_deadline_seconds": seconds})
+        return build_chat(asked, retries=0)
+    if settings.tagger_model is None:
+        raise InvalidInputError(
+            "RIVETOS_TAGGER_MODEL", "is needed with RIVETOS_TAGGER_URL; name the model that the server offers"
+        )
+    return OpenAIChat(
+        settings.tagger_url,
+        settings.tagger_model,
+        tagger_credential(settings),
+        settings.tagger_timeout_seconds,
+        retries=0,
+    )
+
+
+def build_classifier(settings: Settings) -> TagClassifier:
+    """The classifier that proposes tags. Raises `InvalidInputError` without an address of its own."""
+    if settings.tagger_url is None:
+        raise InvalidInputError("RIVETOS_TAGGER_WIRE_SHAPE", "native needs RIVETOS_TAGGER_URL; name the classifier")
+    return TagClassifier(
+        settings.tagger_url,
+        settings.tagger_model or "classifier",
+        tagger_credential(settings),
+        settings.tagger_timeout_seconds,
+    )
+
+
+def tagger_credential(settings: Settings, *, timeout: float = COMMAND_SECONDS) -> Credential:
+    """Where the token of the tagger's own service comes from. Raises `InvalidInputError` as `build_chat` does."""
+    return _credential(
+        "RIVETOS_TAGGER",
+        settings.tagger_api_key,
+        settings.tagger_token_command,
+        settings.tagger_token_ttl_ms,
+        timeout=timeout,
+    )
+
+
+def _refuse_homeless_key(settings: Settings) -> None:
+    for name, value in (("API_KEY", settings.tagger_api_key), ("TOKEN_COMMAND", settings.tagger_token_command)):
+        if value is not None:
+            raise InvalidInputError(
+                f"RIVETOS_TAGGER_{name}", "needs RIVETOS_TAGGER_URL: it is sent to no other server. Set both or neither"
+            )
 
 
 def compactor_credential(settings: Settings, *, timeout: float = COMMAND_SECONDS) -> Credential:

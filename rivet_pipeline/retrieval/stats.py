@@ -245,6 +245,25 @@ def _stale_summaries(connection: Connection, agent: str | None) -> dict[str, dic
     return {row.pop("stage"): row for row in rows}
 
 
+def _tags(connection: Connection, agent: str | None) -> dict[str, Any]:
+    """accepted, suggested, rejected, removals (suggested ones), oldest_suggestion_at, dropped (leaves without tags).
+
+    Empty on a store without the tags' tables.
+    """
+    if _one(connection, "SELECT to_regclass('ros_tag_extractions') AS found")["found"] is None:
+        return {}
+    return _one(
+        connection,
+        """SELECT count(*) FILTER (WHERE status = 'accepted') AS accepted,
+                  count(*) FILTER (WHERE status = 'suggested') AS suggested,
+                  count(*) FILTER (WHERE status = 'rejected') AS rejected,
+                  count(*) FILTER (WHERE removal = 'suggested') AS removals,
+                  min(created_at) FILTER (WHERE status = 'suggested') AS oldest_suggestion_at,
+                  (SELECT count(*) FROM ros_tag_extractions WHERE status = 'dropped') AS dropped
+           FROM ros_tags""",
+    )
+
+
 def _lexicon(connection: Connection, agent: str | None) -> dict[str, Any]:
     """documents, terms, refreshed_at (None: never), behind (rows that are not counted yet)."""
     row = _one(
@@ -297,6 +316,7 @@ _FIGURES: dict[str, _Figure] = {
     "pending_embeddings": _pending_embeddings,
     "unsummarised": _unsummarised,
     "stale_summaries": _stale_summaries,
+    "tags": _tags,
     "lexicon": _lexicon,
     "by_agent": _by_agent,
     "by_role": _by_role,
@@ -333,6 +353,12 @@ def _alerts(stats: Stats) -> list[str]:
     embeddings = stats.figures.get("embeddings", {})
     if embeddings.get("embeddable_messages") and embeddings.get("serving") is None:
         alerts.append("no embedding model serves: search is by words only")
+    dropped = stats.figures.get("tags", {}).get("dropped", 0)
+    if dropped:
+        alerts.append(
+            f"{dropped} leaf summaries went without tags because the tagger failed; `rivet tags again --dropped` "
+            "has them asked about again"
+        )
     behind = stats.figures.get("lexicon", {}).get("behind", 0)
     if behind > LEXICON_ALERT:
         alerts.append(f"the lexicon is {behind} rows behind: ranking by words is less exact until it is refreshed")

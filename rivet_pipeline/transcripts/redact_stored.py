@@ -35,6 +35,8 @@ from rivet_pipeline.transcripts.redact_tables import (
     REVISIONS,
     SUMMARIES,
     TABLES,
+    TAG_DECISIONS,
+    TAGS,
     Table,
     arguments,
     bound,
@@ -135,7 +137,8 @@ def redact_everywhere(connection: Connection, rule: Rule, who: Who, *, apply: bo
 def redact_message(connection: Connection, message_id: UUID, rule: Rule, who: Who, *, apply: bool) -> RedactionReport:
     """Replaces the rule's shapes in one message, and them and the values found there in what its conversation holds.
 
-    That is the title, the settings, the summaries with their revisions, and the failures. A `whole` rule replaces the
+    That is the title, the settings, the summaries with their revisions, the tags with what was decided of them, and the
+    failures. A `whole` rule replaces the
     message's whole text, and that of every summary that was made from it; the next run of the pipeline makes these
     again.
     """
@@ -156,6 +159,9 @@ def redact_message(connection: Connection, message_id: UUID, rule: Rule, who: Wh
     run.table(SUMMARIES, run.some(SUMMARIES, "conversation_id = %s", [conversation]))
     mine = "summary_id IN (SELECT id FROM ros_summaries WHERE conversation_id = %s)"
     run.table(REVISIONS, run.some(REVISIONS, mine, [conversation]))
+    run.table(TAGS, run.some(TAGS, "conversation_id = %s", [conversation]))
+    theirs = "coalesce(before, after) ->> 'conversation_id' = %s::text"
+    run.table(TAG_DECISIONS, run.some(TAG_DECISIONS, theirs, [str(conversation)]))
     items = "item = ANY(ARRAY[%s, %s] || ARRAY(SELECT id::text FROM ros_summaries WHERE conversation_id = %s))"
     run.table(FAILURES, run.some(FAILURES, items, [str(message_id), str(conversation), conversation]))
     run.count_neighbours(conversation, message_id)

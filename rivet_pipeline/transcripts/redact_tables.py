@@ -67,11 +67,27 @@ SUMMARIES = Table(
 REVISIONS = Table("ros_summary_revisions", key=("summary_id", "revision"), texts=("content",))
 FULL_TEXTS = Table("ros_full_texts", key=("message_id",), texts=("content", "tool_result"), values=("tool_args",))
 FAILURES = Table("ros_failures", key=("stage", "item"), texts=("error",))
+TAGS = Table("ros_tags", key=("id",), texts=("tag_value", "display", "reason", "removal_reason"))
+TAG_VALUES = Table("ros_tag_taxonomy", key=("id",), texts=("tag_value", "alias_of", "display", "description"))
+TAG_DECISIONS = Table("ros_tag_decisions", key=("id",), texts=("tag_value",), values=("before", "after"))
+TAG_EXTRACTIONS = Table("ros_tag_extractions", key=("summary_id",), texts=("error",))
 IMPORT_FILES = Table("ros_import_files", key=("path_hash",), texts=("path",), values=("counts",))
 
 #: Every table that is gone through, in this order: what others are made from first, so that what is made from it
 #: meanwhile is still met.
-TABLES = (MESSAGES, FULL_TEXTS, CONVERSATIONS, SUMMARIES, REVISIONS, FAILURES, IMPORT_FILES)
+TABLES = (
+    MESSAGES,
+    FULL_TEXTS,
+    CONVERSATIONS,
+    SUMMARIES,
+    REVISIONS,
+    TAGS,
+    TAG_VALUES,
+    TAG_DECISIONS,
+    TAG_EXTRACTIONS,
+    FAILURES,
+    IMPORT_FILES,
+)
 
 #: Every other column with text, and why a redaction does not change it. A test holds both lists against the schema.
 EXEMPT: Mapping[tuple[str, str], str] = {
@@ -103,6 +119,24 @@ EXEMPT: Mapping[tuple[str, str], str] = {
     ("ros_refinement_versions", "stage"): "a stage's name",
     ("ros_refinement_versions", "model"): "a model's name",
     ("ros_changed_texts", "kind"): "one of two words",
+    ("ros_tags", "entity_kind"): "one of two words",
+    ("ros_tags", "tag_key"): "a key such as topic or project",
+    ("ros_tags", "status"): "one of three words",
+    ("ros_tags", "source"): "one of five words",
+    ("ros_tags", "proposed_by"): "a model's, a rule's or a person's name",
+    ("ros_tags", "removal"): "one of two words",
+    ("ros_tags", "decided_by"): "a person's name",
+    ("ros_tag_taxonomy", "tag_key"): "a key such as topic or project",
+    ("ros_tag_taxonomy", "status"): "one of three words",
+    ("ros_tag_taxonomy", "source"): "one of four words",
+    ("ros_tag_taxonomy", "proposed_by"): "a model's or a person's name",
+    ("ros_tag_taxonomy", "decided_by"): "a person's name",
+    ("ros_tag_decisions", "action"): "one of six words",
+    ("ros_tag_decisions", "subject"): "one of two words",
+    ("ros_tag_decisions", "tag_key"): "a key such as topic or project",
+    ("ros_tag_decisions", "decided_by"): "a person's name",
+    ("ros_tag_extractions", "status"): "one of three words",
+    ("ros_tag_extractions", "model"): "a model's name",
     ("ros_lexicon", "term"): "words that no text holds any more are deleted with the text",
     ("ros_migrations", "name"): "a file's name",
     ("ros_migrations", "checksum"): "a hash",

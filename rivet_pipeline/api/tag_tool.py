@@ -1,0 +1,296 @@
+"""The tool `memory_tags`: its arguments, and its answers in words. Without the write flag it only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+from typing import Literal as OneOf
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from rivet_pipeline.api.dependencies import Resources
+from rivet_pipeline.api.tag_answers import read_states
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.errors import InvalidInputError, RivetError
+from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_value
+from rivet_pipeline.tags.log import undo
+from rivet_pipeline.tags.read import count_tags, list_tags, lookup_sessions, read_pending
+from rivet_pipeline.tags.review import Item, add_tag, decide, find_conversation, suggest_removal
+from rivet_pipeline.tags.tables import installed
+from rivet_pipeline.tags.types import Decided, Decision, PendingSession, Status, Tag
+from rivet_pipeline.tags.vocabulary import Entry, decide_values, list_values, merge_values, upsert_value
+from rivet_pipeline.transcripts.cleaning import ENVELOPE, clean_json
+
+_DECISIONS: dict[str, Decision] = {
+    "accepted": "accepted",
+    "rejected": "rejected",
+    "removed": "removed",
+    "kept": "kept",
+}
+READS = ("pending", "list", "counts", "lookup", "taxonomy")
+WRITES = ("decide", "add", "suggest_removal", "taxonomy_upsert", "taxonomy_decide", "taxonomy_merge", "undo")
+
+READ_ONLY = (
+    "memory_tags is read-only here. Set RIVETOS_MCP_ENABLE_MEMORY_WRITE=1 to let agents decide about tags; people do "
+    "so with `rivet tags` and POST /api/memory/tags."
+)
+NOT_INSTALLED = "Tagging is not installed in this store: it lacks the tables. Start `rivet up` once with this version."
+
+
+def _absent(value: object) -> object:
+    return None if isinstance(value, str) and value.strip().lower() in {"", "null"} else value
+
+
+Text = Annotated[str | None, BeforeValidator(_absent)]
+
+
+class TagsArguments(BaseModel):
+    """The arguments of memory_tags."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"action": "pending"}, {"action": "lookup", "session_keys": ["claude-code:5b0f"]}]
+        },
+    )
+
+    action: OneOf[
+        "pending",
+        "list",
+        "counts",
+        "lookup",
+        "taxonomy",
+        "decide",
+        "add",
+        "suggest_removal",
+        "taxonomy_upsert",
+        "taxonomy_decide",
+        "taxonomy_merge",
+        "undo",
+    ] = Field("pending", description="The last seven write, and need RIVETOS_MCP_ENABLE_MEMORY_WRITE=1.")
+    tag: Text = Field(None, description="`key:value`: what is added, listed or changed.")
+    key: Text = Field(
+        None, description="list, counts, taxonomy: only this key. taxonomy_merge: the key of both values."
+    )
+    state: Text = Field(
+        None,
+        description="decide: accepted, rejected, removed or kept. taxonomy_upsert and taxonomy_decide: accepted, "
+        "suggested or rejected. list, lookup, taxonomy: states with commas between.",
+    )
+    ids: list[UUID] = Field(default_factory=list, max_length=1000, description="decide, suggest_removal: ids of tags.")
+    seen: list[int] = Field(
+        default_factory=list, max_length=1000, description="decide: the revisions that were seen, in the order of ids."
+    )
+    session_keys: list[str] = Field(default_factory=list, max_length=500, description="lookup: session keys.")
+    session_key: Text = Field(None, description="add: the session.")
+    agent: Text = Field(None, description="add: which agent's session, when several have the key.")
+    summary_id: UUID | None = Field(None, description="add: a summary instead of a session.")
+    from_value: Text = Field(None, description="taxonomy_merge: the value that becomes an alias.")
+    into: Text = Field(None, description="taxonomy_merge: the value that stays.")
+    description: Text = Field(None, description="taxonomy_upsert: what the value means.")
+    reason: Text = Field(None, description="suggest_removal: why.")
+    decision: UUID | None = Field(None, description="undo: the decision's id.")
+    decided_by: Text = Field(None, description="Who decides. Absent: RIVETOS_MEMORY_AGENT, else `mcp`.")
+    limit: int | None = Field(None, ge=1, le=1000)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storable(cls, value: object) -> object:
+        return clean_json(value, around=ENVELOPE)
+
+
+def memory_tags(resources: Resources, arguments: TagsArguments) -> str:
+    """Does what `action` says, and tells it in words. Raises `RivetError` when it may not, or can not."""
+    if arguments.action in WRITES and not resources.settings.enable_memory_write:
+        raise RivetError(READ_ONLY)
+    by = arguments.decided_by or resources.settings.memory_agent or "mcp"
+    with resources.connection() as connection:
+        if not installed(connection):
+            return NOT_INSTALLED
+        return _ACTIONS[arguments.action](connection, arguments, by)
+
+
+def _pending(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    sessions = read_pending(connection, limit=min(arguments.limit or 20, 500))
+    if not sessions:
+        return "Nothing waits for a review."
+    return "\n\n".join(_session_text(session) for session in sessions)
+
+
+def _session_text(session: PendingSession) -> str:
+    hours = session.age_seconds / 3600
+    age = f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.0f} hours"
+    lines = [f"{session.session_key} ({session.agent}), waiting for {age}: {session.title or 'no title'}"]
+    if session.excerpt:
+        lines.append(f"  {session.excerpt}")
+    if session.accepted:
+        lines.append(f"  accepted: {', '.join(session.accepted)}")
+    for tag in session.tags:
+        what = "take off " if tag.removal else ""
+        more = f" and {len(tag.rows) - 1} summaries" if len(tag.rows) > 1 else ""
+        lines.append(f"  - {what}{_tag_text(tag.rows[0])}{more}")
+        lines += [f"      also {row.id} (revision {row.revision})" for row in tag.rows[1:]]
+    return "\n".join(lines)
+
+
+def _tag_text(tag: Tag) -> str:
+    confidence = "" if tag.confidence is None else f" {tag.confidence:.2f}"
+    reason = tag.removal_reason if tag.removal == "suggested" else tag.reason
+    told = f": {reason}" if reason else ""
+    return f"{tag.literal} [{tag.status}/{tag.source}]{confidence}{told} (id {tag.id}, revision {tag.revision})"
+
+
+def _list(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    literal = None if arguments.tag is None else read_literal(arguments.tag)
+    tags = list_tags(
+        connection,
+        key=literal.key if literal else _key(arguments.key),
+        value=literal.value if literal else None,
+        statuses=read_states(arguments.state) or ("suggested", "accepted"),
+        limit=arguments.limit or 200,
+    )
+    return _lines([f"{_tag_text(tag)} on {tag.entity_kind} {tag.entity_id}" for tag in tags], "No tag matches.")
+
+
+def _counts(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    found = count_tags(connection, key=_key(arguments.key), limit=arguments.limit or 200)
+    return _lines([f"{one.conversations} {one.key}:{one.value}" for one in found], "No conversation carries a tag.")
+
+
+def _lookup(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    if not arguments.session_keys:
+        raise InvalidInputError("session_keys", "are needed for lookup")
+    statuses = read_states(arguments.state) or ["accepted", "suggested"]
+    sessions = lookup_sessions(connection, arguments.session_keys, statuses=statuses)
+    lines = []
+    for key, tags in sessions.items():
+        told = [f"{tag.literal}{'' if tag.status == 'accepted' else '?'}" for tag in tags]
+        lines.append(f"{key}: {', '.join(told) or 'no tags'}")
+    return "\n".join(lines)
+
+
+def _taxonomy(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    values = list_values(
+        connection, key=_key(arguments.key), statuses=read_states(arguments.state), limit=arguments.limit or 500
+    )
+    lines = []
+    for one in values:
+        alias = f", alias of {one.alias_of}" if one.alias_of else ""
+        about = f": {one.description}" if one.description else ""
+        lines.append(f"{one.key}:{one.value} [{one.status}{alias}] {one.uses} conversations{about}")
+    return _lines(lines, "The vocabulary is empty.")
+
+
+def _decide(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    decision = _DECISIONS.get(arguments.state or "")
+    if decision is None or not arguments.ids:
+        raise InvalidInputError("state", "must be accepted, rejected, removed or kept, with the ids it is about")
+    if arguments.seen and len(arguments.seen) != len(arguments.ids):
+        raise InvalidInputError("seen", "must have a revision for each of the ids")
+    seen: Sequence[int | None] = arguments.seen or [None] * len(arguments.ids)
+    items = [Item(one, decision, revision) for one, revision in zip(arguments.ids, seen, strict=True)]
+    return _decided(decide(connection, items, by=by))
+
+
+def _decided(decided: Decided) -> str:
+    undoing = f" (decision {decided.decision})" if decided.decision else ""
+    lines = [f"{decided.changed} of {len(decided.items)} changed{undoing}."]
+    for item in decided.items:
+        what = str(item.tag.literal) if item.tag else str(item.id)
+        if item.outcome not in ("changed", "unchanged"):
+            lines.append(f"- {what}: {item.outcome}: {item.problem}")
+    return "\n".join(lines)
+
+
+def _add(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    literal = _needed_literal(arguments)
+    if arguments.summary_id is not None:
+        return _decided(add_tag(connection, "summary", arguments.summary_id, literal, by=by))
+    if arguments.session_key is None:
+        raise InvalidInputError("session_key", "or summary_id is needed for add")
+    conversation = find_conversation(connection, arguments.session_key, arguments.agent)
+    return _decided(add_tag(connection, "conversation", conversation, literal, by=by))
+
+
+def _suggest_removal(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    if len(arguments.ids) != 1:
+        raise InvalidInputError("ids", "must name the one tag that would be taken off")
+    return _decided(suggest_removal(connection, arguments.ids[0], by=by, reason=arguments.reason or ""))
+
+
+def _upsert(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    value = upsert_value(
+        connection,
+        _needed_literal(arguments),
+        by=by,
+        description=arguments.description,
+        status=_status(arguments, "accepted"),
+    )
+    return f"{value.key}:{value.value} is {value.status} (revision {value.revision})."
+
+
+def _decide_value(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    seen = arguments.seen[0] if arguments.seen else None
+    entry = Entry(_needed_literal(arguments), _status(arguments, None), seen)
+    return _decided(decide_values(connection, [entry], by=by))
+
+
+def _merge(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    if arguments.key is None or arguments.from_value is None or arguments.into is None:
+        raise InvalidInputError("key", "with from_value and into are needed for taxonomy_merge")
+    merged = merge_values(
+        connection,
+        read_key(arguments.key),
+        read_value(arguments.from_value, field="from_value"),
+        read_value(arguments.into, field="into"),
+        by=by,
+    )
+    return (
+        f"{merged.key}:{merged.value} now means {merged.key}:{merged.into}: {merged.moved} tags moved, "
+        f"{merged.dropped} gave way (decision {merged.decision})."
+    )
+
+
+def _undo(connection: Connection, arguments: TagsArguments, by: str) -> str:
+    if arguments.decision is None:
+        raise InvalidInputError("decision", "is needed for undo: the id that the decision answered")
+    entry = undo(connection, arguments.decision, by=by)
+    return f"Undone: {', '.join(entry.literals)} (decision {entry.decision})."
+
+
+def _needed_literal(arguments: TagsArguments) -> Literal:
+    if arguments.tag is None:
+        raise InvalidInputError("tag", f"is needed for {arguments.action}: key:value")
+    return read_literal(arguments.tag)
+
+
+def _status(arguments: TagsArguments, default: Status | None) -> Status:
+    states = read_states(arguments.state) or ([] if default is None else [default])
+    if len(states) != 1:
+        raise InvalidInputError("state", "must be accepted, suggested or rejected")
+    return states[0]
+
+
+def _key(text: str | None) -> str | None:
+    return None if text is None else read_key(text)
+
+
+def _lines(lines: Sequence[str], nothing: str) -> str:
+    return "\n".join(lines) if lines else nothing
+
+
+_ACTIONS: dict[str, Callable[[Connection, TagsArguments, str], str]] = {
+    "pending": _pending,
+    "list": _list,
+    "counts": _counts,
+    "lookup": _lookup,
+    "taxonomy": _taxonomy,
+    "decide": _decide,
+    "add": _add,
+    "suggest_removal": _suggest_removal,
+    "taxonomy_upsert": _upsert,
+    "taxonomy_decide": _decide_value,
+    "taxonomy_merge": _merge,
+    "undo": _undo,
+}

@@ -1,0 +1,504 @@
+"""`rivet tags`: reviewing tags and their vocabulary. What a decision does is the domain's (`tags/`)."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from rivet_pipeline.api.tag_answers import decided_answer, lookup_answer, pending_answer, read_states
+from rivet_pipeline.cli.options import AsJson
+from rivet_pipeline.cli.output import console, fail, local_time, one_line, print_json, short_id
+from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.db.store import open_store
+from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.settings import get_settings
+from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_value
+from rivet_pipeline.tags.log import read_log, undo
+from rivet_pipeline.tags.propose import ask_again, reap_tags
+from rivet_pipeline.tags.read import count_tags, find_tag, list_tags, lookup_sessions, read_pending
+from rivet_pipeline.tags.review import Item, add_tag, decide, decide_literal, find_conversation, suggest_removal
+from rivet_pipeline.tags.types import Decided, Decision, PendingSession, Status, Tag
+from rivet_pipeline.tags.vocabulary import Entry, decide_values, list_values, merge_values, upsert_value
+
+tags_app = typer.Typer(
+    name="tags",
+    help="Review tags and their vocabulary: what waits, accept, reject, merge, undo.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+By = Annotated[str | None, typer.Option(metavar="NAME", help="Who decides; your account's name when left out.")]
+Key = Annotated[str | None, typer.Option(help="Only this key, for instance topic.")]
+States = Annotated[
+    str | None, typer.Option("--state", help="suggested, accepted, rejected; several with commas between.")
+]
+Session = Annotated[str | None, typer.Option("--session", metavar="KEY", help="The session, by its key.")]
+AgentOf = Annotated[str | None, typer.Option("--agent", help="Which agent's, when several have the session key.")]
+What = Annotated[
+    list[str], typer.Argument(metavar="TAG...", help="Ids of tags, or with --session literals such as topic:caching.")
+]
+Day = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DATE", help="A day (UTC).")]
+
+
+class ValueState(StrEnum):
+    """What is decided of a value of the vocabulary."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    SUGGESTED = "suggested"
+
+
+@contextmanager
+def _store() -> Iterator[Connection]:
+    with open_store(get_settings()) as url, connect(url, application_name="rivet-tags") as connection:
+        try:
+            yield connection
+        except InvalidInputError as wrong:
+            raise typer.BadParameter(wrong.problem, param_hint=wrong.field) from None
+
+
+def _name(by: str | None) -> str:
+    return by if by is not None else getpass.getuser()
+
+
+@tags_app.command("pending")
+def pending_command(
+    session: Session = None,
+    agent: AgentOf = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many sessions at most.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show what waits for a review, by session, the newest first.
+
+    Example: [bold]rivet tags pending[/bold], then [bold]rivet tags accept topic:caching --session KEY[/bold]
+    """
+    with _store() as connection:
+        wanted = None if session is None else find_conversation(connection, session, agent)
+        sessions = read_pending(connection, limit=limit, conversation_id=wanted)
+    if as_json:
+        print_json(pending_answer(sessions).model_dump(mode="json", by_alias=True))
+        return
+    out = console()
+    for one in sessions:
+        _print_session(one)
+    if not sessions:
+        out.print(Text("Nothing waits for a review."))
+
+
+def _print_session(session: PendingSession) -> None:
+    out = console()
+    hours = session.age_seconds / 3600
+    age = f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.0f} hours" if hours >= 1 else "less than an hour"
+    heading = Text(one_line(session.session_key, 80), style="bold")
+    heading.append(f"  {one_line(session.title or 'no title', 70)}", style="italic")
+    heading.append(f"  waits for {age}", style="dim")
+    out.print(heading)
+    if session.excerpt:
+        out.print(Text(f"  {one_line(session.excerpt, 200)}", style="dim"))
+    if session.accepted:
+        out.print(Text(f"  accepted: {one_line(', '.join(session.accepted), 200)}"))
+    for tag in session.tags:
+        first = tag.rows[0]
+        line = Text(f"  {'take off ' if tag.removal else ''}{one_line(str(tag.literal))}", style="cyan")
+        told = first.removal_reason if tag.removal else first.reason
+        share = "" if first.confidence is None else f" {first.confidence:.2f}"
+        line.append(f"  {short_id(first.id)}{share}  {one_line(told, 100)}", style="dim")
+        out.print(line)
+    out.print()
+
+
+@tags_app.command("list")
+def list_command(
+    tag: Annotated[str | None, typer.Option("--tag", metavar="KEY:VALUE", help="Only this tag.")] = None,
+    key: Key = None,
+    state: States = None,
+    session: Session = None,
+    agent: AgentOf = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many rows at most.")] = 200,
+    as_json: AsJson = False,
+) -> None:
+    """List tags of sessions and summaries: suggested and accepted ones, unless --state says otherwise.
+
+    Example: [bold]rivet tags list --tag topic:caching --state accepted,rejected[/bold]
+    """
+    with _store() as connection:
+        literal = None if tag is None else read_literal(tag)
+        tags = list_tags(
+            connection,
+            key=literal.key if literal else _key(key),
+            value=literal.value if literal else None,
+            conversation_id=None if session is None else find_conversation(connection, session, agent),
+            statuses=read_states(state) or ("suggested", "accepted"),
+            limit=limit,
+        )
+    if as_json:
+        print_json(tags)
+        return
+    _print_table(
+        ("id", "tag", "state", "source", "on", "decided by"),
+        [
+            (
+                short_id(row.id),
+                str(row.literal),
+                row.status,
+                row.source,
+                f"{row.entity_kind} {short_id(row.entity_id)}",
+                row.decided_by or "",
+            )
+            for row in tags
+        ],
+        "No tag matches.",
+    )
+
+
+@tags_app.command("counts")
+def counts_command(
+    key: Key = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many tags at most.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Count the sessions that carry each tag, accepted, on the session or on any of its summaries.
+
+    Example: [bold]rivet tags counts --key topic[/bold]
+    """
+    with _store() as connection:
+        counts = count_tags(connection, key=_key(key), limit=limit)
+    if as_json:
+        print_json(counts)
+        return
+    rows = [(f"{one.conversations:,}", f"{one.key}:{one.value}", one.display) for one in counts]
+    _print_table(("sessions", "tag", "shown as"), rows, "No session carries a tag.")
+
+
+@tags_app.command("lookup")
+def lookup_command(
+    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Session keys.")],
+    state: States = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the tags of sessions, by their keys; a question mark stands behind what is only suggested.
+
+    Example: [bold]rivet tags lookup claude-code:5b0f4f0e-2f58-4a7e --state accepted,suggested[/bold]
+    """
+    with _store() as connection:
+        sessions = lookup_sessions(connection, keys, statuses=read_states(state) or ("accepted",))
+    if as_json:
+        print_json(lookup_answer(sessions).model_dump(mode="json", by_alias=True))
+        return
+    for key, tags in sessions.items():
+        told = ", ".join(f"{tag.literal}{'' if tag.status == 'accepted' else '?'}" for tag in tags)
+        console().print(Text(f"{one_line(key)}: {one_line(told) or 'no tags'}"))
+
+
+@tags_app.command("accept")
+def accept_command(
+    what: What, session: Session = None, agent: AgentOf = None, by: By = None, as_json: AsJson = False
+) -> None:
+    """Accept tags: by their ids, or with --session by their literals, wherever they stand on that session.
+
+    Example: [bold]rivet tags accept topic:caching topic:redis --session claude-code:5b0f4f0e[/bold]
+    """
+    _decide("accepted", what, session, agent, by, as_json=as_json)
+
+
+@tags_app.command("reject")
+def reject_command(
+    what: What, session: Session = None, agent: AgentOf = None, by: By = None, as_json: AsJson = False
+) -> None:
+    """Reject tags, suggested or accepted ones. They are kept, so that they are not proposed again.
+
+    Example: [bold]rivet tags reject 0b9c2c3e[/bold]
+    """
+    _decide("rejected", what, session, agent, by, as_json=as_json)
+
+
+@tags_app.command("remove")
+def remove_command(
+    what: What, session: Session = None, agent: AgentOf = None, by: By = None, as_json: AsJson = False
+) -> None:
+    """Follow the suggestion that tags be taken off: they become rejected."""
+    _decide("removed", what, session, agent, by, as_json=as_json)
+
+
+@tags_app.command("keep")
+def keep_command(
+    what: What, session: Session = None, agent: AgentOf = None, by: By = None, as_json: AsJson = False
+) -> None:
+    """Refuse the suggestion that tags be taken off; it is not made again."""
+    _decide("kept", what, session, agent, by, as_json=as_json)
+
+
+def _decide(
+    decision: Decision, what: Sequence[str], session: str | None, agent: str | None, by: str | None, *, as_json: bool
+) -> None:
+    with _store() as connection:
+        if session is None:
+            tags = [find_tag(connection, word) for word in what]
+            items = [Item(tag.id, decision, seen=tag.revision) for tag in tags]
+            results = [decide(connection, items, by=_name(by))]
+        else:
+            conversation = find_conversation(connection, session, agent)
+            results = [
+                decide_literal(connection, conversation, read_literal(word), decision, by=_name(by)) for word in what
+            ]
+    _show_decided(results, as_json=as_json)
+
+
+@tags_app.command("add")
+def add_command(
+    tag: Annotated[str, typer.Argument(metavar="KEY:VALUE", help="The tag.")],
+    session: Session = None,
+    agent: AgentOf = None,
+    summary: Annotated[UUID | None, typer.Option(help="A summary instead of a session.")] = None,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a session or a summary a tag; it is accepted and reviewed at once.
+
+    Example: [bold]rivet tags add topic:caching --session claude-code:5b0f4f0e[/bold]
+    """
+    if (session is None) == (summary is None):
+        raise typer.BadParameter("give either --session or --summary", param_hint="--session")
+    with _store() as connection:
+        literal, shown = read_literal(tag), tag.partition(":")[2].strip()
+        if summary is not None:
+            result = add_tag(connection, "summary", summary, literal, by=_name(by), display=shown)
+        else:
+            conversation = find_conversation(connection, session or "", agent)
+            result = add_tag(connection, "conversation", conversation, literal, by=_name(by), display=shown)
+    _show_decided([result], as_json=as_json)
+
+
+@tags_app.command("suggest-removal")
+def suggest_removal_command(
+    tag: Annotated[str, typer.Argument(metavar="ID", help="The tag's id, or its first eight digits.")],
+    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Suggest that an accepted tag be taken off; somebody decides with remove or keep."""
+    with _store() as connection:
+        found = find_tag(connection, tag)
+        result = suggest_removal(connection, found.id, by=_name(by), reason=reason)
+    _show_decided([result], as_json=as_json)
+
+
+@tags_app.command("values")
+def values_command(
+    key: Key = None,
+    state: States = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=5000, help="How many at most.")] = 200,
+    as_json: AsJson = False,
+) -> None:
+    """Show the vocabulary: the values that are known, how often they are carried, and what they were merged into.
+
+    Example: [bold]rivet tags values --state suggested[/bold]
+    """
+    with _store() as connection:
+        values = list_values(connection, key=_key(key), statuses=read_states(state), limit=limit)
+    if as_json:
+        print_json(values)
+        return
+    _print_table(
+        ("value", "state", "sessions", "alias of", "description"),
+        [
+            (f"{one.key}:{one.value}", one.status, f"{one.uses:,}", one.alias_of or "", one.description[:60])
+            for one in values
+        ],
+        "The vocabulary is empty.",
+    )
+
+
+@tags_app.command("value")
+def value_command(
+    tag: Annotated[str, typer.Argument(metavar="KEY:VALUE", help="The value.")],
+    state: Annotated[ValueState, typer.Option(help="What is decided of it.")] = ValueState.ACCEPTED,
+    display: Annotated[str | None, typer.Option(help="How it is shown.")] = None,
+    description: Annotated[str | None, typer.Option(help="What it means.")] = None,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a value into the vocabulary, describe it, or take it out of it with --state rejected.
+
+    A rejected value is not proposed any more, and what was suggested of it is rejected with it.
+
+    Example: [bold]rivet tags value topic:caching --description "Keeping answers to give them again"[/bold]
+    """
+    literal = _literal(tag)
+    status: Status = state.value
+    with _store() as connection:
+        known = [one for one in list_values(connection, key=literal.key, limit=5000) if one.value == literal.value]
+        if status == "rejected" and known and known[0].revision:
+            entry = Entry(literal, status, seen=known[0].revision)
+            _show_decided([decide_values(connection, [entry], by=_name(by))], as_json=as_json)
+            return
+        value = upsert_value(connection, literal, by=_name(by), display=display, description=description, status=status)
+    if as_json:
+        print_json(value)
+    else:
+        console().print(Text(f"{one_line(str(literal))} is {value.status}."))
+
+
+@tags_app.command("merge")
+def merge_command(
+    tag: Annotated[str, typer.Argument(metavar="KEY:VALUE", help="The value that becomes an alias.")],
+    into: Annotated[str, typer.Argument(metavar="VALUE", help="The value of the same key that stays.")],
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a value mean another one: its tags are re-pointed, and it is found under both names.
+
+    Example: [bold]rivet tags merge topic:pg postgres[/bold]
+    """
+    with _store() as connection:
+        literal = read_literal(tag)
+        target = read_value(into.removeprefix(f"{literal.key}:"), field="into")
+        merged = merge_values(connection, literal.key, literal.value, target, by=_name(by))
+    if as_json:
+        print_json(merged)
+        return
+    console().print(
+        Text(
+            f"{one_line(str(literal))} now means {one_line(merged.into)}: {merged.moved:,} tags moved, "
+            f"{merged.dropped:,} gave way. Undo: rivet tags undo {merged.decision}"
+        )
+    )
+
+
+@tags_app.command("log")
+def log_command(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many decisions at most.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show who decided what, the newest first."""
+    with _store() as connection:
+        entries = read_log(connection, limit=limit)
+    if as_json:
+        print_json(entries)
+        return
+    zone = ZoneInfo(get_settings().timezone)
+    rows = [
+        (
+            str(one.decision),
+            local_time(one.decided_at, zone),
+            one.decided_by,
+            one.action + (", undone" if one.undone_by else ""),
+            f"{one.rows:,}",
+            ", ".join(one.literals[:3]) + (" …" if len(one.literals) > 3 else ""),
+        )
+        for one in entries
+    ]
+    _print_table(("decision", "when", "who", "what", "rows", "tags"), rows, "Nothing has been decided yet.")
+
+
+@tags_app.command("undo")
+def undo_command(
+    decision: Annotated[UUID, typer.Argument(metavar="DECISION", help="Its id, as `rivet tags log` shows it.")],
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Undo a decision, all of it, as long as nothing was decided on top of it. An undo can be undone.
+
+    Example: [bold]rivet tags undo 5f0c2a34-1c1e-4b7a-9a4d-0f6f1f0f7a11[/bold]
+    """
+    with _store() as connection:
+        entry = undo(connection, decision, by=_name(by))
+    if as_json:
+        print_json(entry)
+    else:
+        console().print(Text(f"Undone: {one_line(', '.join(entry.literals))}."))
+
+
+@tags_app.command("again")
+def again_command(
+    since: Day = None,
+    before: Day = None,
+    dropped: Annotated[
+        bool, typer.Option("--dropped", help="Only leaves that went without tags because the tagger failed.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Have leaves tagged anew although nothing has changed: those of conversations that began on these days.
+
+    The pipeline takes it up within seconds when it runs. What people decided stays; what they rejected is not proposed.
+
+    Example: [bold]rivet tags again --dropped[/bold]
+    """
+    if since is None and before is None and not dropped:
+        raise typer.BadParameter("give --since, --before or --dropped", param_hint="--since")
+    with _store() as connection:
+        leaves = ask_again(
+            connection,
+            since=None if since is None else since.date(),
+            before=None if before is None else before.date(),
+            dropped_only=dropped,
+        )
+    if as_json:
+        print_json({"leaves": leaves})
+    else:
+        console().print(Text(f"{leaves:,} leaves are tagged anew when the pipeline runs."))
+
+
+@tags_app.command("reap")
+def reap_command(as_json: AsJson = False) -> None:
+    """Delete tags of what is gone, and write the project tags that capture could not write; done hourly by itself."""
+    with _store() as connection:
+        deleted = reap_tags(connection)
+    if as_json:
+        print_json({"deleted": deleted})
+    else:
+        console().print(Text(f"{deleted:,} tags deleted."))
+
+
+def _show_decided(results: Sequence[Decided], *, as_json: bool) -> None:
+    failed = [item for result in results for item in result.items if item.outcome not in ("changed", "unchanged")]
+    if as_json:
+        print_json([decided_answer(result).model_dump(mode="json", by_alias=True) for result in results])
+    else:
+        for result in results:
+            told = sorted({f"{item.tag.literal} is {item.tag.status}" for item in result.items if item.tag})
+            undoing = f" Undo: rivet tags undo {result.decision}" if result.decision else " Nothing changed."
+            console().print(Text(f"{one_line('; '.join(told) or 'Done')}.{undoing}"))
+    for item in failed:
+        fail(f"{_what(item.tag)}{item.problem}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _what(tag: Tag | None) -> str:
+    return "" if tag is None else f"{tag.literal}: "
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:
+    if not rows:
+        console().print(Text(nothing))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in header:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(Text(one_line(cell)) for cell in row))
+    console().print(table)
+
+
+def _literal(text: str) -> Literal:
+    try:
+        return read_literal(text)
+    except InvalidInputError as wrong:
+        raise typer.BadParameter(wrong.problem, param_hint=wrong.field) from None
+
+
+def _key(text: str | None) -> str | None:
+    return None if text is None else read_key(text)

@@ -259,6 +259,12 @@ class Settings(BaseSettings):
         description="The model of the chat server that says in a sentence what a tool call did: one request a call. "
         "Unset: `RIVETOS_COMPACTOR_MODEL`. `none`: no model, the sentence is made of the call's name and arguments.",
     )
+    wiki_review: bool = Field(
+        default=False,
+        validation_alias="WIKI_REVIEW",
+        description="`1` leaves what is mined for the wiki as proposals until a person accepts them; else it is "
+        "applied at once and can be taken back.",
+    )
     model_deadline_seconds: float = Field(
         default=3600.0,
         gt=0,

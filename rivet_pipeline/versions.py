@@ -13,6 +13,13 @@ EMBEDDING_VERSION = 1
 #: How a tool call's text is rendered, asked for and checked. A text is written once: a raised number is for new ones.
 TOOL_TEXT_VERSION = 1
 
+#: How leaves are mined for the wiki: rules, prompt and the miner without a model together (seed: version 4, the first
+#: that reads tags). Leaves that an older one mined are mined once more.
+WIKI_PIPELINE_VERSION = 4
+
+#: How a wiki page is made of its patches. Pages of an older version are made again of the same patches.
+WIKI_PAGE_VERSION = 1
+
 #: How the corpus statistics are counted.
 LEXICON_VERSION = 1
 

@@ -42,6 +42,8 @@ CREATE TABLE ros_wiki_patches (
     status            text NOT NULL CHECK (status IN ('proposed', 'applied', 'rejected', 'reverted', 'replaced')),
     -- An edit comes from a leaf; merges and splits from the consolidation.
     leaf_id           uuid REFERENCES ros_summaries (id),
+    -- The leaf's text when it was mined.
+    leaf_hash         uuid,
     -- The page it changes; NULL while an edit that would begin a page has not been accepted.
     topic_id          uuid REFERENCES ros_wiki_topics (id),
     -- Of a merge the page that goes, of a split the page that comes.
@@ -60,7 +62,7 @@ CREATE TABLE ros_wiki_patches (
     created_at        timestamptz NOT NULL DEFAULT now(),
     decided_by        text,
     decided_at        timestamptz,
-    CHECK ((kind = 'edit') = (leaf_id IS NOT NULL)),
+    CHECK ((kind = 'edit') = (leaf_id IS NOT NULL) AND (leaf_id IS NULL) = (leaf_hash IS NULL)),
     CHECK (kind <> 'edit' OR status <> 'applied' OR topic_id IS NOT NULL)
 );
 CREATE INDEX ros_wiki_patches_leaf ON ros_wiki_patches (leaf_id) WHERE leaf_id IS NOT NULL;
@@ -112,20 +114,13 @@ CREATE TABLE ros_wiki_extractions (
     -- none: there was nothing to keep. untrusted: its text is no longer trusted, and what it said was taken back.
     outcome           text NOT NULL CHECK (outcome IN ('patches', 'none', 'untrusted')),
     patches           integer NOT NULL DEFAULT 0 CHECK (patches >= 0),
+    -- The names that the leaf speaks of, folded and as they are spelt: what is often spoken of may want a page.
+    mention_keys      text[] NOT NULL DEFAULT '{}',
+    mentions          text[] NOT NULL DEFAULT '{}' CHECK (cardinality(mentions) = cardinality(mention_keys)),
     extracted_at      timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX ros_wiki_extractions_hashes ON ros_wiki_extractions (leaf_id, text_hash);
 CREATE INDEX ros_wiki_extractions_version ON ros_wiki_extractions (pipeline_version) INCLUDE (leaf_id);
-
--- What the mined leaves speak of, folded: how rare a name is, and what is often spoken of without a page.
-CREATE TABLE ros_wiki_mentions (
-    leaf_id  uuid NOT NULL REFERENCES ros_summaries (id),
-    entity   text NOT NULL CHECK (entity <> '' AND length(entity) <= 100),
-    PRIMARY KEY (leaf_id, entity)
-);
-CREATE INDEX ros_wiki_mentions_entity ON ros_wiki_mentions (entity, leaf_id);
-
-CREATE INDEX ros_summaries_leaf_hashes ON ros_summaries (id, text_hash) WHERE kind = 'leaf';
 
 -- Leaves that were not mined as they are now. The two indexes alone tell which, so that it costs what is left and not
 -- what is stored. One that lost its trust is looked at once more, to take back what it said.

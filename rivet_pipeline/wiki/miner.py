@@ -43,7 +43,7 @@ PREFERENCES_TITLE = "Standing preferences"
 _MOST_CLAIMS = 6
 
 #: A shorter or longer sentence says too little or too much.
-_SHORTEST = 24
+_SHORTEST = 20
 _TELLING = 3
 
 _BULLET = re.compile(
@@ -65,16 +65,20 @@ _CAUSE = re.compile(
 )
 #: Decides, and does not only give a reason.
 _DECIDES = re.compile(
-    r"\b(?:decisions?|decided|agreed|settled on|opted for|in favou?r of|let's (?:go with|use|keep|do)|going with"
+    r"\b(?:decision(?:[,:]| of \d)|(?:decision|choice)\b[^.;]{0,40}\b(?:reversed|stands)|decided(?! on \d)|agreed|settled on|opted for|in favou?r of|let's (?:go with|use|keep|do)|going with"
     r"|(?:we|i)(?:'ll| will)? (?:chose|choose|drop|put|take|keep|use)|entschieden)\b",
     re.IGNORECASE,
 )
 #: What is said before the point.
 _OPENING = re.compile(
     r"\A(?:(?:ok(?:ay)?|good|very good|nice|right|perfect|exactly|great|fine|yes|super|done|indeed|thanks?|got it|hm+"
-    r"|morning|committed as \S+|pushed|applied|fixed and green)\s*[.!,:]\s+)+(?=[A-Z`\"])",
+    r"|morning|committed as \S+|pushed|applied|fixed and green)\s*[.!,:]\s+|(?:then|and|but|so|now|also|dann)\s+)+"
+    r"(?=[\w`\"»])",
     re.IGNORECASE,
 )
+#: The same as English signals, of German sentences.
+_GERMAN_STATE = re.compile(r"\b(?:heißt|liegt|steht|läuft|kommt|gilt|stimmt|braucht|ist|sind)\b")
+_GERMAN_WISH = re.compile(r"\b(?:brauche ich|ich (?:will|brauche|möchte)|will (?:den|die|das)|bitte|nur|nie|niemals)\b")
 _SAYS_FIGURE = re.compile(r"\d")
 
 _NAME = re.compile(
@@ -87,7 +91,7 @@ _NO_NAME = frozenset(
     when why how who where which all one two three four first second our your his her my it we you they he she i in on
     at by for from not if as an a is are was done fixed please names reason reasons database decision no utc tls ttl
     http https json html css sql api cpu ram mb gb kb ms pr mr montag dienstag mittwoch donnerstag freitag samstag
-    sonntag uhr since today found measured done two""".split()
+    sonntag uhr since today found measured done two url uri id ids pid errno address sat sun mon tue wed thu fri""".split()
 )
 _FACT_IDENTIFIER = re.compile(r"[A-Za-z].*[._/#-]|[a-z][A-Z]|[A-Z]+-\d")
 
@@ -248,11 +252,12 @@ def _kind(one: _Said, terms: set[str]) -> tuple[Section, float] | None:
     person = one.voice in {"user", "system"}
     checks: list[tuple[bool, Section, float]] = [
         (decides, "decisions", 0.9 if person else 0.7),
-        (person and bool(PREFERENCE.search(text)), "preferences", 0.8),
+        (person and text.startswith(("Reason", "Because")), "decisions", 0.85),
+        (person and bool(PREFERENCE.search(text) or _GERMAN_WISH.search(text)), "preferences", 0.8),
         (person and bool(CORRECTION.search(text)), "facts", 0.75),
         (bool(OPEN.search(text)) and not person, "open", 0.45),
         (bool(_CAUSE.search(text)) and not person, "facts", 0.6),
-        (bool(STATE.search(text)) and bool(_telling(text)), "facts", 0.55),
+        (bool(STATE.search(text) or _GERMAN_STATE.search(text)) and bool(_telling(text)), "facts", 0.55),
         (named and bool(_SAYS_FIGURE.search(text)), "facts", 0.5),
     ]
     for holds, section, weight in checks:
@@ -276,7 +281,8 @@ def names_in(texts: Sequence[str]) -> tuple[str, ...]:
             name = match.group(0)
             simple = name[1:].islower() and " " not in name
             begins = match.start() == 0 or text[: match.start()].rstrip().endswith((".", "!", "?", ":", ";"))
-            if fold(name) in _NO_NAME or (begins and simple) or (begins and name.split()[0].casefold() in _NO_NAME):
+            opening = begins and "#" not in name and name.split()[0].casefold() in _NO_NAME
+            if fold(name) in _NO_NAME or (begins and simple) or opening:
                 continue
             found.setdefault(fold(name), name)
         for token in identifiers(text):

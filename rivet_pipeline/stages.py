@@ -44,6 +44,10 @@ WHOLE_STAGES: tuple[Stage, ...] = ("wiki_topics", "wiki_embeddings")
 SUMMARY_STAGES: tuple[Stage, ...] = ("leaf_summaries", "branch_summaries", "root_summaries")
 
 
+#: Every stage whose rows an older version has made are made again: the view `ros_stale_days` has them.
+REMINED_STAGES: tuple[Stage, ...] = (*SUMMARY_STAGES, "wiki_patches")
+
+
 @dataclass(slots=True)
 class DayReport:
     """What a stage did on one day. `seconds` is wall time; tokens are the model's own count, 0 when it gives none."""

@@ -184,3 +184,55 @@ BEGIN
         rtrim(pg_get_viewdef('ros_stale_days'), '; '));
 END
 $$;
+
+-- A patch whose words change (a redaction) leaves its page to be made again.
+CREATE FUNCTION ros_wiki_patches_outdate_page() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE ros_wiki_topics SET page_version = 0 WHERE id = NEW.topic_id;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER ros_wiki_patches_outdate_page AFTER UPDATE OF payload ON ros_wiki_patches
+    FOR EACH ROW WHEN (OLD.payload IS DISTINCT FROM NEW.payload) EXECUTE FUNCTION ros_wiki_patches_outdate_page();
+
+-- A page without the sentences that one leaf alone says.
+CREATE FUNCTION ros_wiki_without_leaf(page jsonb, leaf uuid) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT page || jsonb_build_object(
+        'sections', (
+            SELECT coalesce(jsonb_object_agg(n.key, (
+                SELECT coalesce(jsonb_agg(b.value ORDER BY b.ordinality), '[]')
+                FROM jsonb_array_elements(n.value) WITH ORDINALITY AS b
+                WHERE b.value -> 'leaves' <> jsonb_build_array(leaf))), '{}')
+            FROM jsonb_each(page -> 'sections') AS n),
+        'history', (
+            SELECT coalesce(jsonb_agg(b.value ORDER BY b.ordinality), '[]')
+            FROM jsonb_array_elements(page -> 'history') WITH ORDINALITY AS b
+            WHERE b.value -> 'leaves' <> jsonb_build_array(leaf)))
+$$;
+
+-- Takes what a leaf said out of every patch, page and version: its words were taken out of the memory. The pages are made
+-- again of what is left.
+CREATE FUNCTION ros_wiki_forget_leaf(gone uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    pages uuid[];
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('ros_wiki'));
+    SELECT coalesce(array_agg(DISTINCT id), '{}') INTO pages FROM (
+        SELECT topic_id AS id FROM ros_wiki_patches WHERE leaf_id = gone AND topic_id IS NOT NULL
+        UNION SELECT topic_id FROM ros_wiki_citations WHERE leaf_id = gone) AS found;
+    UPDATE ros_wiki_patches
+    SET payload = '{}', claim_keys = '{}', title = '[redacted]', reason = '[redacted]', status = 'replaced'
+    WHERE leaf_id = gone;
+    UPDATE ros_wiki_revisions SET page = ros_wiki_without_leaf(page, gone) WHERE topic_id = ANY(pages);
+    UPDATE ros_wiki_topics
+    SET page = ros_wiki_without_leaf(page, gone), search_text = title, entities = '{}', keys = '{}', page_version = 0
+    WHERE id = ANY(pages) AND page <> '{}';
+    DELETE FROM ros_wiki_citations WHERE leaf_id = gone;
+    DELETE FROM ros_embeddings WHERE owner_kind = 'topic' AND owner_id = ANY(pages);
+    UPDATE ros_wiki_extractions SET mention_keys = '{}', mentions = '{}' WHERE leaf_id = gone;
+END
+$$;

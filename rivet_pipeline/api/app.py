@@ -16,7 +16,7 @@ from rivet_pipeline.api.dependencies import open_resources
 from rivet_pipeline.api.docs_page import DOCS_CSP, render_docs
 from rivet_pipeline.api.models import NoQuery
 from rivet_pipeline.api.problems import PROBLEM_RESPONSES, RequestBoundary, install_handlers
-from rivet_pipeline.api.routes import capture, conversations, health, memory, tools
+from rivet_pipeline.api.routes import capture, conversations, health, memory, tools, wiki
 from rivet_pipeline.api.security import BodyLimit, Guard, check_bind
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.errors import RivetError
@@ -35,6 +35,7 @@ Example: `curl 'http://127.0.0.1:5174/api/memory/search?q=where+do+sessions+live
 _TAGS = [
     {"name": "capture", "description": "The way in. A captured message is durable when the call returns."},
     {"name": "memory", "description": "The way out: search, chronological listing, figures."},
+    {"name": "wiki", "description": "Pages about lasting subjects, each sentence with the summaries it stands on."},
     {"name": "tools", "description": "What agents call. `result` is what the tool says."},
     {"name": "health", "description": "Whether the process lives, and whether the memory is well."},
 ]
@@ -71,7 +72,7 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     app.add_middleware(BodyLimit, limit=settings.capture_max_body, smaller=tools.body_limits())
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(RequestBoundary)
-    for module in (capture, memory, conversations, health):
+    for module in (capture, memory, wiki, conversations, health):
         app.include_router(module.router)
     app.include_router(tools.make_router(settings))
 

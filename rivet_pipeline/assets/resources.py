@@ -22,6 +22,8 @@ from rivet_pipeline.summaries.factory import build_summarizer
 from rivet_pipeline.summaries.types import Summarizer
 from rivet_pipeline.tool_calls.factory import build_writer
 from rivet_pipeline.tool_calls.types import Writer
+from rivet_pipeline.wiki.factory import build_miner
+from rivet_pipeline.wiki.types import Miner
 
 
 class StoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -82,3 +84,8 @@ class Models:
     def writer(self) -> Writer:
         """The writer of tool calls' texts."""
         return build_writer(get_settings())
+
+    @cached_property
+    def miner(self) -> Miner:
+        """The miner of the wiki."""
+        return build_miner(get_settings())

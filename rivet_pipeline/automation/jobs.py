@@ -14,7 +14,8 @@ from rivet_pipeline.db.queue import ALL_STAGES
 from rivet_pipeline.db.queue import retry_failed as make_due
 from rivet_pipeline.db.store import dagster_url
 from rivet_pipeline.settings import get_settings
-from rivet_pipeline.stages import STAGES
+from rivet_pipeline.stages import STAGES, WHOLE_STAGES
+from rivet_pipeline.wiki.consolidate import consolidate
 
 refine_days = dg.define_asset_job(
     "refine_days",
@@ -41,6 +42,19 @@ reembed_days = dg.define_asset_job(
     description="Vectors of the chosen days for the model that is configured now.",
 )
 
+remine_wiki_days = dg.define_asset_job(
+    "remine_wiki_days",
+    selection=dg.AssetSelection.assets("wiki_patches"),
+    description="The wiki's patches of the chosen days: leaves that were not mined as they are now, then those that an "
+    "older version has mined.",
+)
+
+refresh_wiki = dg.define_asset_job(
+    "refresh_wiki",
+    selection=dg.AssetSelection.assets(*WHOLE_STAGES),
+    description="The wiki's pages, where older rules have made them, and their vectors.",
+)
+
 refresh_lexicon = dg.define_asset_job(
     "refresh_lexicon", selection=dg.AssetSelection.assets("lexicon"), description="The corpus statistics of BM25."
 )
@@ -64,6 +78,31 @@ def trim_dagster_event_log(context: dg.OpExecutionContext) -> None:
 def housekeeping() -> None:
     """Trims Dagster's event log."""
     trim_dagster_event_log()
+
+
+@dg.op(description="Proposes which pages of the wiki should be one, and which two. Applies none of it.")
+def propose_wiki_changes(context: dg.OpExecutionContext, store: StoreResource) -> dg.Output[int]:
+    """Stores the proposals for a person to decide on; the output counts them."""
+    with connect(store.url, application_name="rivet-run") as connection:
+        found = consolidate(connection)
+    rows = [("merge", kept, gone) for kept, gone in found.merges] + [("split", page, new) for page, new in found.splits]
+    return dg.Output(
+        len(rows),
+        metadata={
+            "merges": len(found.merges),
+            "splits": len(found.splits),
+            "proposals": dg.MetadataValue.md(table(("kind", "page", "other page"), rows)),
+        },
+    )
+
+
+@dg.job(
+    description="Proposes merges and splits of the wiki's pages, for review; applies none by itself.",
+    executor_def=dg.in_process_executor,
+)
+def consolidate_wiki() -> None:
+    """Proposes merges and splits."""
+    propose_wiki_changes()
 
 
 class RetryFailed(dg.Config):

@@ -66,12 +66,36 @@ SUMMARIES = Table(
 )
 REVISIONS = Table("ros_summary_revisions", key=("summary_id", "revision"), texts=("content",))
 FULL_TEXTS = Table("ros_full_texts", key=("message_id",), texts=("content", "tool_result"), values=("tool_args",))
+WIKI_TOPICS = Table(
+    "ros_wiki_topics",
+    key=("id",),
+    texts=("title", "search_text"),
+    values=("page",),
+    arrays=("aliases", "entities", "alias_keys", "keys"),
+    fixed=("slug",),
+    owner="topic",
+)
+WIKI_PATCHES = Table("ros_wiki_patches", key=("id",), texts=("title", "reason"), values=("payload",))
+WIKI_REVISIONS = Table("ros_wiki_revisions", key=("topic_id", "revision"), texts=("title",), values=("page",))
+WIKI_EXTRACTIONS = Table("ros_wiki_extractions", key=("leaf_id",), arrays=("mention_keys", "mentions"))
 FAILURES = Table("ros_failures", key=("stage", "item"), texts=("error",))
 IMPORT_FILES = Table("ros_import_files", key=("path_hash",), texts=("path",), values=("counts",))
 
 #: Every table that is gone through, in this order: what others are made from first, so that what is made from it
 #: meanwhile is still met.
-TABLES = (MESSAGES, FULL_TEXTS, CONVERSATIONS, SUMMARIES, REVISIONS, FAILURES, IMPORT_FILES)
+TABLES = (
+    MESSAGES,
+    FULL_TEXTS,
+    CONVERSATIONS,
+    SUMMARIES,
+    REVISIONS,
+    WIKI_TOPICS,
+    WIKI_PATCHES,
+    WIKI_REVISIONS,
+    WIKI_EXTRACTIONS,
+    FAILURES,
+    IMPORT_FILES,
+)
 
 #: Every other column with text, and why a redaction does not change it. A test holds both lists against the schema.
 EXEMPT: Mapping[tuple[str, str], str] = {
@@ -93,6 +117,18 @@ EXEMPT: Mapping[tuple[str, str], str] = {
     ("ros_summaries", "content_tsv"): "generated from content",
     ("ros_summary_revisions", "model"): "a model's name",
     ("ros_summary_revisions", "input_hash"): "a hash",
+    ("ros_wiki_topics", "slug"): "identity, the page's address; reported when it matches",
+    ("ros_wiki_topics", "status"): "one of three words",
+    ("ros_wiki_topics", "content_tsv"): "generated from title and search_text",
+    ("ros_wiki_patches", "kind"): "one of three words",
+    ("ros_wiki_patches", "status"): "one of five words",
+    ("ros_wiki_patches", "decision"): "one of seven words",
+    ("ros_wiki_patches", "model"): "a model's name",
+    ("ros_wiki_patches", "decided_by"): "who decided",
+    ("ros_wiki_revisions", "cause"): "what made it, and who decided",
+    ("ros_wiki_redirects", "from_slug"): "identity, a page's former address",
+    ("ros_wiki_extractions", "model"): "a model's name",
+    ("ros_wiki_extractions", "outcome"): "one of three words",
     ("ros_embedding_models", "name"): "a model's name",
     ("ros_embeddings", "owner_kind"): "one of three words; the vectors of a changed text are deleted",
     ("ros_access", "kind"): "one of three words",

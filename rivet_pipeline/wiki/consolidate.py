@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 from psycopg.types.json import Jsonb
@@ -62,7 +61,9 @@ def consolidate(connection: Connection) -> Proposals:
             for kept, gone, reason in _likes(rows)
             if _propose(connection, "merge", kept, gone, reason, {}, title=kept["title"])
         ]
-        splits = [pair for row in rows if row["archived"] >= SPLIT_FROM and (pair := _split(connection, row)) is not None]
+        splits = [
+            pair for row in rows if row["archived"] >= SPLIT_FROM and (pair := _split(connection, row)) is not None
+        ]
     return Proposals(merges, splits)
 
 
@@ -97,9 +98,7 @@ def _likes(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[st
     return found
 
 
-def _likeness(
-    left: dict[str, Any], right: dict[str, Any], frequency: Counter[str], common: set[str]
-) -> str | None:
+def _likeness(left: dict[str, Any], right: dict[str, Any], frequency: Counter[str], common: set[str]) -> str | None:
     """Why two pages look like one; None when they do not."""
     if PREFERENCES_TITLE in (left["title"], right["title"]):
         return None
@@ -174,7 +173,7 @@ def _clearest_group(claims: Sequence[Claim], own: set[str]) -> tuple[list[Claim]
 
 
 def _closeness(claims: Sequence[Claim]) -> float:
-    """How many words the sentences share on average, of two names of the same weight the one whose sentences do more."""
+    """How many words two of the sentences share on average."""
     words = [telling_words(claim.text) for claim in claims]
     shared = [len(left & right) for place, left in enumerate(words) for right in words[place + 1 :]]
     return float(np.mean(shared)) if shared else 0.0
@@ -202,12 +201,11 @@ def _propose(
     ).fetchone()
     if known is not None:
         return False
-    keys: list[UUID] = []
     connection.execute(
         """
-        INSERT INTO ros_wiki_patches (kind, status, topic_id, other_id, title, payload, content_hash, claim_keys, decision,
-                                      reason, as_of, model, pipeline_version)
-        VALUES (%s, 'proposed', %s, %s, %s, %s, %s, %s, 'consolidation', %s, %s, %s, %s)
+        INSERT INTO ros_wiki_patches (kind, status, topic_id, other_id, title, payload, content_hash, decision, reason,
+                                      as_of, model, pipeline_version)
+        VALUES (%s, 'proposed', %s, %s, %s, %s, %s, 'consolidation', %s, %s, %s, %s)
         """,
         [
             kind,
@@ -216,7 +214,6 @@ def _propose(
             title,
             Jsonb(payload),
             digest,
-            keys,
             reason,
             page["latest_at"] or datetime.now(UTC),
             MODEL,

@@ -30,7 +30,8 @@ _DAY = re.compile(rf"\b(\d{{1,2}})\.?(?:st|nd|rd|th)?\s+({'|'.join(_MONTHS)})\b"
 _ISO_DAY = re.compile(r"\b\d{4}-(\d\d)-(\d\d)\b")
 
 _TAKEN_BACK = re.compile(
-    r"\b(?:reversed?|revoked?|withdrawn|overturned|no longer (?:holds|valid)|aufgehoben|zurückgenommen)\b", re.IGNORECASE
+    r"\b(?:reversed?|revoked?|withdrawn|overturned|no longer (?:holds|valid)|aufgehoben|zurückgenommen)\b",
+    re.IGNORECASE,
 )
 #: A verb that ends the use of what follows it.
 _ENDS = re.compile(
@@ -80,9 +81,7 @@ def _rank(claims: Mapping[UUID, tuple[Section, Bullet]], key: UUID) -> tuple[obj
     return claims[key][1].as_of, str(key)
 
 
-def _without_circles(
-    gone: dict[UUID, UUID], claims: Mapping[UUID, tuple[Section, Bullet]]
-) -> dict[UUID, UUID]:
+def _without_circles(gone: dict[UUID, UUID], claims: Mapping[UUID, tuple[Section, Bullet]]) -> dict[UUID, UUID]:
     """Two sentences of one moment that replace each other both hold."""
     return {
         older: newer

@@ -35,7 +35,16 @@ from rivet_pipeline.wiki.store import (
     rebuild,
     refused_claims,
 )
-from rivet_pipeline.wiki.types import LONGEST_CLAIM, MOST_PATCHES, Claim, MineAnswer, Miner, MineRequest, PatchDraft, union
+from rivet_pipeline.wiki.types import (
+    LONGEST_CLAIM,
+    MOST_PATCHES,
+    Claim,
+    MineAnswer,
+    Miner,
+    MineRequest,
+    PatchDraft,
+    union,
+)
 
 STAGE: Stage = "wiki_patches"
 
@@ -64,8 +73,7 @@ def mine_leaves(
     review: bool = False,
     version: int = WIKI_PIPELINE_VERSION,
 ) -> StageReport:
-    """Mines the leaves of the conversations of those days (None: all): new and changed ones, then those of an older
-    version.
+    """Mines leaves that were not mined as they are now, then those of an older version; of those days (None: all).
 
     Holds one connection of the pool. A transient or permanent model failure ends the pass, a content failure its leaf
     only; both are in `ros_failures`, and the leaf stays pending.
@@ -218,8 +226,8 @@ class _Leaf:
     def _note(self, outcome: str, text_hash: UUID, patches: int, mentions: Mapping[str, str]) -> None:
         self.connection.execute(
             """
-            INSERT INTO ros_wiki_extractions (leaf_id, text_hash, pipeline_version, model, outcome, patches, mention_keys,
-                                              mentions)
+            INSERT INTO ros_wiki_extractions (leaf_id, text_hash, pipeline_version, model, outcome, patches,
+                                              mention_keys, mentions)
             VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
             ON CONFLICT (leaf_id) DO UPDATE SET
                 text_hash = excluded.text_hash, pipeline_version = excluded.pipeline_version, model = excluded.model,
@@ -355,7 +363,8 @@ class _Writer:
         draft = draft_from_json(row["title"], row["payload"])
         part = replace(draft, claims=tuple(claim for claim in draft.claims if claim.key in stays))
         self.connection.execute(
-            "UPDATE ros_wiki_patches SET payload = %s, claim_keys = %s, content_hash = %s, leaf_hash = %s WHERE id = %s",
+            "UPDATE ros_wiki_patches SET payload = %s, claim_keys = %s, content_hash = %s, leaf_hash = %s "
+            "WHERE id = %s",
             [
                 Jsonb(draft_to_json(part, self.ran_in)),
                 self._keys(part),

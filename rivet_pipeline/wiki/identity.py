@@ -124,7 +124,9 @@ def _by_names(connection: Connection, draft: PatchDraft, ran_in: Collection[str]
             return None
         best = tied
     shown = ", ".join(best.shared[:6])
-    return Identity(best.topic_id, "entities", f"the page {best.title!r} shares {shown} ({best.score:.0%} of its weight)")
+    return Identity(
+        best.topic_id, "entities", f"the page {best.title!r} shares {shown} ({best.score:.0%} of its weight)"
+    )
 
 
 def _sharing(connection: Connection, keys: Sequence[str]) -> list[dict[str, Any]]:
@@ -201,9 +203,10 @@ def _by_search(connection: Connection, draft: PatchDraft) -> Identity | None:
                     CROSS JOIN LATERAL (SELECT ros_query_terms(name) AS terms) AS n) AS alike
             FROM ros_wiki_topics AS t CROSS JOIN asked AS a
             WHERE t.status = 'live' AND cardinality(a.terms) > 1
-              AND t.content_tsv @@ (SELECT string_agg('''' || replace(replace(term, '\\', '\\\\'), '''', '''''') || ''':A',
-                                                      ' | ')::tsquery
-                                    FROM unnest(a.terms) AS term)
+              AND t.content_tsv @@ (
+                  SELECT string_agg('''' || replace(replace(term, '\\', '\\\\'), '''', '''''') || ''':A',
+                                    ' | ')::tsquery
+                  FROM unnest(a.terms) AS term)
         )
         SELECT id, title, alike FROM found ORDER BY alike DESC NULLS LAST, id LIMIT 2
         """,
@@ -213,4 +216,6 @@ def _by_search(connection: Connection, draft: PatchDraft) -> Identity | None:
         return None
     if len(rows) > 1 and rows[0]["alike"] < MARGIN * (rows[1]["alike"] or 0):
         return None
-    return Identity(rows[0]["id"], "search", f"the page {rows[0]['title']!r} has nearly this title ({rows[0]['alike']:.0%})")
+    return Identity(
+        rows[0]["id"], "search", f"the page {rows[0]['title']!r} has nearly this title ({rows[0]['alike']:.0%})"
+    )

@@ -79,7 +79,9 @@ def _link(link: Link) -> str:
 
 def _footnote(citation: Citation) -> str:
     named = f" · {_text(citation.session_title[:120])}" if citation.session_title else ""
-    return f"[^{citation.label}]: {_minute(citation.at)} · {_text(citation.agent)}{named} · summary `{citation.leaf_id}`"
+    return (
+        f"[^{citation.label}]: {_minute(citation.at)} · {_text(citation.agent)}{named} · summary `{citation.leaf_id}`"
+    )
 
 
 def _day(moment: datetime) -> str:

@@ -1,7 +1,7 @@
 """A miner that needs no model: it takes from a leaf what was decided, stated, preferred and corrected. Deterministic.
 
-What a session is about comes from its title (`subjects.py`), what is worth keeping from the wordings that the extractive
-summarizer knows. It quotes and never rewords.
+What a session is about comes from its title (`subjects.py`), what is worth keeping from the wordings that the
+extractive summarizer knows. It quotes and never rewords.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 
 from rivet_pipeline.summaries.extractive import is_filler
 from rivet_pipeline.summaries.grounding import identifiers, telling_words
@@ -44,7 +45,7 @@ _MOST_CLAIMS = 6
 
 #: A shorter or longer sentence says too little or too much.
 _SHORTEST = 20
-_TELLING = 3
+_TELLING = 2
 
 _BULLET = re.compile(
     r"^\s*(?:[-*•]|\d+[.)])\s+`?(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?Z)`?\s+`?\S*?/(?P<voice>\w+)`?:?`?\s*(?P<text>.+)$"
@@ -54,8 +55,8 @@ _QUESTION = re.compile(r"[?\uff1f][\"'”»)]*\Z")
 
 #: Wants something everywhere and always.
 _STANDING = re.compile(
-    r"\b(?:always(?! (?:another|the same|a)\b)|from now on|general rule|house rules?|remember for next time|in future|every time|by principle"
-    r"|i (?:prefer|hate)|don't ever|immer|grundsätzlich|ab jetzt|no new dependency|units only)\b",
+    r"\b(?:always(?! (?:another|the same|a)\b)|from now on|general rule|house rules?|in future|every time|by principle"
+    r"|remember for next time|i (?:prefer|hate)|don't ever|immer|grundsätzlich|ab jetzt|no new dependency|units only)\b",
     re.IGNORECASE,
 )
 #: Says why something went wrong.
@@ -65,7 +66,8 @@ _CAUSE = re.compile(
 )
 #: Decides, and does not only give a reason.
 _DECIDES = re.compile(
-    r"\b(?:decision(?:[,:]| of \d)|(?:decision|choice)\b[^.;]{0,40}\b(?:reversed|stands)|decided(?! on \d)|agreed|settled on|opted for|in favou?r of|let's (?:go with|use|keep|do)|going with"
+    r"\b(?:decision(?:[,:]| of \d)|(?:decision|choice)\b[^.;]{0,40}\b(?:reversed|stands)|decided(?! on \d)|agreed"
+    r"|settled on|opted for|in favou?r of|let's (?:go with|use|keep|do)|going with"
     r"|(?:we|i)(?:'ll| will)? (?:chose|choose|drop|put|take|keep|use)|entschieden)\b",
     re.IGNORECASE,
 )
@@ -78,21 +80,17 @@ _OPENING = re.compile(
 )
 #: The same as English signals, of German sentences.
 _GERMAN_STATE = re.compile(r"\b(?:heißt|liegt|steht|läuft|kommt|gilt|stimmt|braucht|ist|sind)\b")
+_GERMAN = re.compile(r"\b(?:der|die|das|dem|den|und|ist|für|ich|nicht|mit|auf|ein|eine|einen|wie|nur|kein|von)\b")
 _GERMAN_WISH = re.compile(r"\b(?:brauche ich|ich (?:will|brauche|möchte)|will (?:den|die|das)|bitte|nur|nie|niemals)\b")
 _SAYS_FIGURE = re.compile(r"\d")
 
 _NAME = re.compile(
-    r"(?<![\w/.@-])(?:(?:PR|MR) #\d+|[A-Z][A-Za-z0-9]*(?:[._-][A-Za-z0-9]+)+|[A-Z]{2,}[A-Z0-9]*(?:-\d+)?|[A-Z][a-z]+[A-Z]\w*"
-    r"|[A-Z][a-zäöüß]{2,}(?:\s[A-Z][a-zäöüß]{2,}){0,2})(?![\w/])"
+    r"(?<![\w/.@-])(?:(?:PR|MR) #\d+|[A-Z][A-Za-z0-9]*(?:[._-][A-Za-z0-9]+)+|[A-Z]{2,}[A-Z0-9]*(?:-\d+)?"
+    r"|[A-Z][a-z]+[A-Z]\w*|[A-Z][a-zäöüß]{2,}(?:\s[A-Z][a-zäöüß]{2,}){0,2})(?![\w/])"
 )
-_NO_NAME = frozenset(
-    """monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
-    september october november december yes no ok good right both never always the this that there then and but so what
-    when why how who where which all one two three four first second our your his her my it we you they he she i in on
-    at by for from not if as an a is are was done fixed please names reason reasons database decision no utc tls ttl
-    http https json html css sql api cpu ram mb gb kb ms pr mr montag dienstag mittwoch donnerstag freitag samstag
-    sonntag uhr since today found measured done two url uri id ids pid errno address sat sun mon tue wed thu fri""".split()
-)
+_NO_NAME = frozenset(files(__package__).joinpath("no_names.txt").read_text(encoding="utf-8").split())
+#: Words of a sentence that tell nothing of its subject: days, months, and that something was agreed.
+_NO_NAMES_OR_SIGNALS = _NO_NAME | {"agreed", "decided", "reason", "entschieden"}
 _FACT_IDENTIFIER = re.compile(r"[A-Za-z].*[._/#-]|[a-z][A-Z]|[A-Z]+-\d")
 
 
@@ -105,15 +103,11 @@ class DeterministicMiner:
         return MODEL
 
     def mine(self, request: MineRequest) -> MineAnswer:
-        """A patch for the session's subject, and one for what the person wants everywhere; none when neither is said."""
+        """A patch for the session's subject, and one for what the person wants everywhere, where they are said."""
         said = list(_sentences(request))
         standing = [one for one in said if one.voice == "user" and _STANDING.search(one.text)]
         rest = [one for one in said if one not in standing]
-        drafts = [
-            draft
-            for draft in (_about_subject(request, rest), _about_preferences(standing))
-            if draft is not None
-        ]
+        drafts = [draft for draft in (_about_subject(request, rest), _about_preferences(standing)) if draft is not None]
         return MineAnswer(tuple(drafts[:MOST_PATCHES]), mentions=names_in([one.text for one in said]))
 
 
@@ -246,7 +240,7 @@ def _kind(one: _Said, terms: set[str]) -> tuple[Section, float] | None:
     decides = _DECIDES.search(text) is not None
     if (BACKWARD.match(text) and not decides) or is_filler(Statement(text, "", "", one.voice, 0, 0, 0)):
         return None
-    if len(telling_words(text)) < _TELLING:
+    if len(telling_words(text) - _NO_NAMES_OR_SIGNALS) < _TELLING:
         return None
     named = bool(terms & set(title_terms(text)))
     person = one.voice in {"user", "system"}
@@ -277,11 +271,15 @@ def names_in(texts: Sequence[str]) -> tuple[str, ...]:
     """
     found: dict[str, str] = {}
     for text in texts:
+        german = len(_GERMAN.findall(text)) > 1
         for match in _NAME.finditer(text):
             name = match.group(0)
             simple = name[1:].islower() and " " not in name
             begins = match.start() == 0 or text[: match.start()].rstrip().endswith((".", "!", "?", ":", ";"))
             opening = begins and "#" not in name and name.split()[0].casefold() in _NO_NAME
+            if german and name.replace(" ", "").isalpha() and not name.isupper():
+                # Every noun has a capital.
+                continue
             if fold(name) in _NO_NAME or (begins and simple) or opening:
                 continue
             found.setdefault(fold(name), name)

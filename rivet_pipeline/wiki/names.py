@@ -13,7 +13,9 @@ from rivet_pipeline.wiki.types import LONGEST_TITLE
 #: Characters of a slug, as the addresses of pages have them.
 LONGEST_SLUG = 80
 
-_LETTERS = str.maketrans({"ß": "ss", "æ": "ae", "Æ": "ae", "œ": "oe", "ø": "o", "Ø": "o", "ł": "l", "đ": "d", "þ": "th"})
+_LETTERS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "Æ": "ae", "œ": "oe", "ø": "o", "Ø": "o", "ł": "l", "đ": "d", "þ": "th"}
+)
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -21,7 +23,8 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 #: What makes a title a sentence: somebody who speaks, a verb that is bent, an end that is none of a name.
 _SENTENCE = re.compile(
     r"\b(?:i|we|you|he|she|they|it|is|are|was|were|am|has|have|had|will|would|should|must|can|could|does|did|don't"
-    r"|doesn't|didn't|please|let's|let us|ich|wir|ist|sind|war|wurde|wird|soll|muss)\b|[.!?;:,\u2026\u3002]\s*\Z|[\n\r\t]",
+    r"|doesn't|didn't|please|let's|let us|ich|wir|ist|sind|war|wurde|wird|soll|muss)\b"
+    r"|[.!?;:,\u2026\u3002]\s*\Z|[\n\r\t]",
     re.IGNORECASE,
 )
 _MOST_WORDS = 8

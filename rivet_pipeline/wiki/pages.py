@@ -36,10 +36,7 @@ def build_page(title: str, patches: Sequence[AppliedPatch]) -> Page:
     gone = superseded(claims, pairs)
     sections, archived = _capped({key: found for key, found in claims.items() if key not in gone})
     former = sorted(
-        (
-            Former(claims[key][1], claims[key][0], claims[newer][1].as_of, newer)
-            for key, newer in gone.items()
-        ),
+        (Former(claims[key][1], claims[key][0], claims[newer][1].as_of, newer) for key, newer in gone.items()),
         key=lambda one: (one.superseded_at, one.bullet.as_of, str(one.bullet.key)),
         reverse=True,
     )
@@ -65,9 +62,7 @@ def _names(parts: Sequence[Sequence[str]], cap: int, besides: str | None = None)
     return tuple(sorted(kept, key=lambda name: (name.casefold(), name)))
 
 
-def _claims(
-    patches: Sequence[AppliedPatch], dropped: frozenset[UUID]
-) -> dict[UUID, tuple[Section, Bullet]]:
+def _claims(patches: Sequence[AppliedPatch], dropped: frozenset[UUID]) -> dict[UUID, tuple[Section, Bullet]]:
     """Every sentence once, in the section and wording in which it was said last, with all leaves that say it."""
     found: dict[UUID, tuple[Section, Bullet]] = {}
     for patch in patches:
@@ -133,9 +128,10 @@ def alias_keys(page: Page) -> list[str]:
 
 def identity_keys(page: Page) -> list[str]:
     """What a page shares with a proposal about the same subject, folded."""
-    return sorted({key for name in (page.title, *page.aliases) for key in keys_of(name, ())} | set(
-        keys_of(page.title, page.entities)
-    ))
+    return sorted(
+        {key for name in (page.title, *page.aliases) for key in keys_of(name, ())}
+        | set(keys_of(page.title, page.entities))
+    )
 
 
 def page_to_json(page: Page) -> dict[str, Any]:

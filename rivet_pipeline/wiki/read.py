@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
@@ -133,6 +133,16 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
+class PatchLine:
+    """A patch in a list: the title it was proposed under, its status, how its page was found, its first sentence."""
+
+    title: str
+    status: str
+    decision: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
 class WantedPage:
     """A name that leaves speak of often and that has no page."""
 
@@ -194,10 +204,32 @@ def recent_changes(connection: Connection, *, limit: int = 20) -> list[Revision]
     return [Revision(**row) for row in rows]
 
 
+def newest_patches(connection: Connection, days: Sequence[date], *, of_each: int = 5) -> dict[date, list[PatchLine]]:
+    """The newest patches from the leaves of each of those days (UTC) that has any."""
+    rows = connection.execute(
+        """
+        SELECT day, title, status, decision, says FROM (
+            SELECT s.day, p.title, p.status, p.decision, p.payload #>> '{claims,0,text}' AS says, p.seq,
+                   row_number() OVER (PARTITION BY s.day ORDER BY p.seq DESC) AS place
+            FROM ros_wiki_patches AS p JOIN ros_summaries AS s ON s.id = p.leaf_id
+            WHERE s.kind = 'leaf' AND s.day = ANY(%s)
+        ) AS patches WHERE place <= %s ORDER BY day, seq DESC
+        """,
+        [list(days), of_each],
+    ).fetchall()
+    found: dict[date, list[PatchLine]] = {}
+    for row in rows:
+        found.setdefault(row["day"], []).append(
+            PatchLine(row["title"], row["status"], row["decision"], row["says"] or "")
+        )
+    return found
+
+
 def read_counts(connection: Connection) -> Counts:
     """Pages, sentences, patches by status, and leaves by what came of them."""
     pages = connection.execute(
-        "SELECT count(*) AS pages, coalesce(sum(bullets), 0)::bigint AS bullets FROM ros_wiki_topics WHERE status = 'live'"
+        "SELECT count(*) AS pages, coalesce(sum(bullets), 0)::bigint AS bullets FROM ros_wiki_topics "
+        "WHERE status = 'live'"
     ).fetchone()
     patches = connection.execute("SELECT status, count(*) AS n FROM ros_wiki_patches GROUP BY status").fetchall()
     leaves = connection.execute("SELECT outcome, count(*) AS n FROM ros_wiki_extractions GROUP BY outcome").fetchall()

@@ -41,8 +41,7 @@ _LONGEST_NAME = 200
 class PatchView:
     """One patch as a person looks at it.
 
-    `slug` is the page it changes, or the address that a new one would have; `claims` are (section, text) pairs. `as_of`,
-    `created_at` and `decided_at` are UTC.
+    `slug` is the page it changes, None while that does not exist; `claims` are (section, text) pairs. Times are UTC.
     """
 
     id: UUID

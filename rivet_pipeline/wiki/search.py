@@ -76,7 +76,9 @@ def _scores(words: dict[UUID, float], near: dict[UUID, float]) -> dict[UUID, flo
     wanted = set(words) | {topic for topic, cosine in near.items() if cosine >= _NEAR}
     share = _WORDS if near else 1.0
     return {
-        topic: round(share * words.get(topic, 0.0) / best_words + _MEANING * max(near.get(topic, 0.0), 0.0) / best_near, 6)
+        topic: round(
+            share * words.get(topic, 0.0) / best_words + _MEANING * max(near.get(topic, 0.0), 0.0) / best_near, 6
+        )
         for topic in wanted
     }
 
@@ -92,7 +94,8 @@ def _by_words(connection: Connection, query: str) -> dict[UUID, float]:
         ), found AS MATERIALIZED (
             SELECT a.term, t.id, CASE WHEN t.content_tsv @@ a.titled THEN 3.0 ELSE 1.0 END AS weight
             FROM asked AS a CROSS JOIN LATERAL (
-                SELECT id, content_tsv FROM ros_wiki_topics WHERE status = 'live' AND content_tsv @@ a.question OFFSET 0) AS t
+                SELECT id, content_tsv FROM ros_wiki_topics
+                WHERE status = 'live' AND content_tsv @@ a.question OFFSET 0) AS t
         ), rarity AS (
             SELECT term, ln(1 + (SELECT count(*) FROM ros_wiki_topics WHERE status = 'live')::float / count(*)) AS idf
             FROM found GROUP BY term

@@ -145,7 +145,8 @@ def rebuild(connection: Connection, topics: Iterable[UUID], *, cause: str, patch
     changed = 0
     for topic_id in _with_parts(connection, topics):
         row = connection.execute(
-            "SELECT title, status, page, page_version, revision FROM ros_wiki_topics WHERE id = %s FOR UPDATE", [topic_id]
+            "SELECT title, status, page, page_version, revision FROM ros_wiki_topics WHERE id = %s FOR UPDATE",
+            [topic_id],
         ).fetchone()
         assert row is not None
         page = build_page(row["title"], applied_patches(connection, topic_id))
@@ -238,7 +239,8 @@ def refused_claims(connection: Connection, keys: Sequence[UUID]) -> set[UUID]:
     rows = connection.execute(
         """
         SELECT DISTINCT k.key FROM ros_wiki_patches AS p CROSS JOIN LATERAL unnest(p.claim_keys) AS k (key)
-        WHERE p.status IN ('rejected', 'reverted') AND p.claim_keys && %(keys)s::uuid[] AND k.key = ANY(%(keys)s::uuid[])
+        WHERE p.status IN ('rejected', 'reverted')
+          AND p.claim_keys && %(keys)s::uuid[] AND k.key = ANY(%(keys)s::uuid[])
         """,
         {"keys": list(keys)},
     ).fetchall()

@@ -27,18 +27,25 @@ _BOUNDARIES = (
 _GENERIC = frozenset(_WORDS.joinpath("generic_words.txt").read_text(encoding="utf-8").split())
 
 #: Boundaries that are part of many names and end no phrase inside one.
-_KEPT = frozenset({"code", "test", "tests", "file", "files", "line", "error", "edit", "report", "review", "order", "note"})
+_KEPT = frozenset(
+    {"code", "test", "tests", "file", "files", "line", "error", "edit", "report", "review", "order", "note"}
+)
 
 #: Who stands before one of these only tells of the subject.
-_SPEECH = frozenset("reports report says said tells told asks asked writes wrote wants wanted thinks woke wakes".split())
+_SPEECH = frozenset(
+    """reports report says said tells told asks asked writes wrote wants wanted thinks woke wakes""".split()  # noqa: SIM905
+)
 
 #: What stands behind one of these is said of the subject, or is somebody's.
-_ASIDE = frozenset("is are was were my your his her our their ist sind war mein dein sein ihr unser".split())
+_ASIDE = frozenset(
+    """is are was were my your his her our their ist sind war mein dein sein ihr unser""".split()  # noqa: SIM905
+)
 
 #: Joins a phrase to the name behind it.
 _LINKS = frozenset({"of", "on", "for", "to", "in"})
 
-_TOKEN = re.compile(r"[^\s:;,!?()\[\]{}<>«»\"“”„|—–→]+|[:;,!?()\[\]{}<>«»\"“”„|—–→]")
+_SIGNS = r":;,!?()\[\]{}<>«»\"\u201c\u201d\u201e|\u2013\u2014\u2192"
+_TOKEN = re.compile(rf"[^\s{_SIGNS}]+|[{_SIGNS}]")
 _SIGN = re.compile(r"\A\W+\Z")
 _NUMBER = re.compile(r"\Av?\d[\d.:,%-]*\Z", re.IGNORECASE)
 _ADDRESS = re.compile(r"[/\\?=&@]|\.{2,}")
@@ -74,7 +81,9 @@ class Chunk:
     @property
     def named(self) -> bool:
         """Whether it holds a name: a capital that no sentence begins with, a digit, a sign inside."""
-        return any(_NAMED.search(word[1:]) or (place > 0 and word[:1].isupper()) for place, word in enumerate(self.words))
+        return any(
+            _NAMED.search(word[1:]) or (place > 0 and word[:1].isupper()) for place, word in enumerate(self.words)
+        )
 
 
 def chunks(title: str) -> list[Chunk]:
@@ -93,7 +102,7 @@ def chunks(title: str) -> list[Chunk]:
         before = after
 
     for token in _TOKEN.findall(title):
-        word = token.strip(".'’`*_~-")
+        word = token.strip(".'\u2019`*_~-")
         lower = word.casefold()
         if not word or _SIGN.match(token) or _ADDRESS.search(token):
             close()
@@ -112,7 +121,7 @@ def chunks(title: str) -> list[Chunk]:
 
 
 def _is_boundary(word: str, *, first: bool) -> bool:
-    if "'s" in word or "’s" in word:
+    if "'s" in word or "\u2019s" in word:
         return True
     if word in _BOUNDARIES:
         return first or word not in _KEPT

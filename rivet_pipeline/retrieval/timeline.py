@@ -131,34 +131,6 @@ def _stage(day: TimelineDay, stage: str) -> StageState:
     return day.stages.setdefault(stage, StageState())
 
 
-def rows_made(connection: Connection, day: date) -> dict[str, int]:
-    """What each stage has made of a day's conversations, in rows; for embeddings, texts with a vector."""
-    row = connection.execute(
-        """
-        SELECT (SELECT count(*) FROM ros_messages AS m WHERE m.conversation_id = ANY(c.ids)) AS messages,
-               (SELECT count(*) FROM ros_messages AS m
-                WHERE m.conversation_id = ANY(c.ids) AND m.metadata ? 'content_made_by') AS tool_call_text,
-               (SELECT count(*) FROM ros_messages AS m JOIN ros_embeddings AS e
-                  ON e.owner_kind = 'message' AND e.owner_id = m.id AND e.chunk = 0
-                 AND e.model_id = (SELECT id FROM ros_embedding_models WHERE filling)
-                WHERE m.conversation_id = ANY(c.ids)) AS message_embeddings,
-               (SELECT count(*) FROM ros_summaries AS s
-                WHERE s.conversation_id = ANY(c.ids) AND s.kind = 'leaf') AS leaf_summaries,
-               (SELECT count(*) FROM ros_summaries AS s
-                WHERE s.conversation_id = ANY(c.ids) AND s.kind = 'branch') AS branch_summaries,
-               (SELECT count(*) FROM ros_summaries AS s
-                WHERE s.conversation_id = ANY(c.ids) AND s.kind = 'root') AS root_summaries,
-               (SELECT count(*) FROM ros_summaries AS s JOIN ros_embeddings AS e
-                  ON e.owner_kind = 'summary' AND e.owner_id = s.id AND e.chunk = 0
-                 AND e.model_id = (SELECT id FROM ros_embedding_models WHERE filling)
-                WHERE s.conversation_id = ANY(c.ids)) AS summary_embeddings
-        FROM (SELECT coalesce(array_agg(id), '{}') AS ids FROM ros_conversations WHERE day = %s) AS c
-        """,
-        [day],
-    ).fetchone()
-    return dict(row or {})
-
-
 def failures_of(connection: Connection, days: Sequence[date]) -> list[dict[str, Any]]:
     """What fails on some days, latest first: stage, item, cause, attempts, error, last_failed_at, next_attempt_at."""
     return connection.execute(

@@ -1,7 +1,7 @@
 """What people do with patches: look at them, accept, reject, take back. Every decision has its name and time.
 
     proposed -> applied (accept) | rejected (reject)      applied -> reverted (revert)
-    rejected, reverted -> applied (accept: the person has thought again)
+    rejected, reverted -> applied (accept: the person has thought again) | proposed (reopen: it was a slip)
 
 Two reviewers who decide on the same patch at once both get an answer, and the patch one decision: rows are locked.
 """
@@ -41,7 +41,8 @@ _LONGEST_NAME = 200
 class PatchView:
     """One patch as a person looks at it.
 
-    `slug` is the page it changes, None while that does not exist; `claims` are (section, text) pairs. Times are UTC.
+    `slug` is the page it changes, None while that does not exist; `claims` are (section, text) pairs, `replaces` the
+    keys of sentences that they contradict. Times are UTC.
     """
 
     id: UUID
@@ -52,6 +53,7 @@ class PatchView:
     page_title: str | None
     other_slug: str | None
     claims: tuple[tuple[str, str], ...]
+    replaces: tuple[UUID, ...]
     entities: tuple[str, ...]
     decision: Decision
     reason: str
@@ -116,6 +118,7 @@ def _view(row: dict[str, Any]) -> PatchView:
         page_title=row["topic_title"],
         other_slug=row["other_slug"],
         claims=tuple((claim["section"], claim["text"]) for claim in payload.get("claims", ())),
+        replaces=tuple(UUID(key) for claim in payload.get("claims", ()) for key in claim.get("replaces", ())),
         entities=tuple(payload.get("entities", ())),
         decision=cast(Decision, row["decision"]),
         reason=row["reason"],
@@ -149,6 +152,22 @@ def revert(connection: Connection, patch: UUID, *, by: str) -> Outcome:
     if outcome.status is None:
         raise NotFoundError(f"No patch has the id {patch}; `rivet wiki patches` lists them.")
     return outcome
+
+
+def reopen(connection: Connection, patches: Sequence[UUID]) -> int:
+    """Puts patches that were rejected or taken back among the proposals again: the decision was a slip.
+
+    Returns how many. One that is applied has to be taken back first (`decide`, revert).
+    """
+    with connection.transaction():
+        lock_wiki(connection)
+        return connection.execute(
+            """
+            UPDATE ros_wiki_patches SET status = 'proposed', decided_by = NULL, decided_at = NULL
+            WHERE id = ANY(%s) AND status IN ('rejected', 'reverted')
+            """,
+            [list(patches)],
+        ).rowcount
 
 
 def _decide_one(connection: Connection, patch_id: UUID, verdict: Verdict, by: str) -> Outcome:

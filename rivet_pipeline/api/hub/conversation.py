@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from markupsafe import Markup
 
 from rivet_pipeline.api.hub.pages import FromHub, HubRoute, read_id, see_other
+from rivet_pipeline.api.hub.queue import tag_item
 from rivet_pipeline.api.hub.sign_in import ROOT
 from rivet_pipeline.api.hub.texts import FOLD_CHARACTERS, Folded, fold, markdown, plain
 from rivet_pipeline.api.hub.times import Clock, long_day
@@ -26,6 +27,7 @@ from rivet_pipeline.retrieval.conversation import (
     read_tree,
 )
 from rivet_pipeline.retrieval.lineage import first_line
+from rivet_pipeline.tags.read import read_pending, tags_of_conversations
 from rivet_pipeline.transcripts.full_payload import StoredMessage, load_message
 
 router = APIRouter(prefix=ROOT, route_class=HubRoute, include_in_schema=False)
@@ -170,6 +172,10 @@ def conversation_page(wanted: str, page: FromHub, number: Annotated[int, Query(a
             raise NotFoundError(f"No conversation has the id {identity}.")
         transcript = read_transcript(connection, identity, page=number)
         tree = read_tree(connection, identity, transcript)
+        tags = tags_of_conversations(connection, [identity]).get(identity, [])
+        waiting = [
+            tag_item(tag) for session in read_pending(connection, conversation_id=identity) for tag in session.tags
+        ]
     return page.render(
         "conversation.html",
         section="search",
@@ -177,6 +183,8 @@ def conversation_page(wanted: str, page: FromHub, number: Annotated[int, Query(a
         transcript=transcript,
         messages=message_views(transcript.messages, page.clock),
         tree=tree,
+        tags=tags,
+        waiting=waiting,
         on_page={message.leaf_id for message in transcript.messages},
         zone=page.resources.zone.key,
     )

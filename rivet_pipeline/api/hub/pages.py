@@ -5,6 +5,7 @@ Pages hold no SQL and no rule of the domain: they ask `retrieval` and show what 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import logging
@@ -34,7 +35,7 @@ from rivet_pipeline.api.hub.sign_in import COOKIE, ROOT
 from rivet_pipeline.api.hub.texts import finish, fold, markdown, plain, tidy
 from rivet_pipeline.api.hub.times import Clock, ago, long_day
 from rivet_pipeline.api.problems import Refusal, field_path
-from rivet_pipeline.errors import InvalidInputError, NotFoundError, RivetError, StoreUnavailableError
+from rivet_pipeline.errors import ConflictError, InvalidInputError, NotFoundError, RivetError, StoreUnavailableError
 from rivet_pipeline.retrieval.lineage import first_line
 from rivet_pipeline.settings import Settings
 
@@ -55,6 +56,8 @@ THEMES: tuple[Theme, ...] = ("auto", "light", "dark")
 _NAVIGATION = (
     ("search", ROOT, "Search"),
     ("timeline", f"{ROOT}/timeline", "Timeline"),
+    ("review", f"{ROOT}/review", "Review"),
+    ("wiki", f"{ROOT}/wiki", "Wiki"),
     ("health", f"{ROOT}/health", "Health"),
 )
 
@@ -96,6 +99,19 @@ class Hub:
         """What a form of ours carries and no other page can know; it ends with the process and with the signing in."""
         cookie = request.cookies.get(COOKIE, "")
         return hmac.new(self._secret, cookie.encode(), hashlib.sha256).hexdigest()
+
+    def seal(self, text: str) -> str:
+        """A text for an address of ours, so that no other page can put words into this one."""
+        content = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+        return f"{content}.{hmac.new(self._secret, content.encode(), hashlib.sha256).hexdigest()}"
+
+    def unseal(self, sealed: str) -> str:
+        """The text of an address of ours, nothing for any other."""
+        content, _, signature = sealed.partition(".")
+        genuine = hmac.new(self._secret, content.encode(), hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(signature.encode(), genuine.encode()):
+            return ""
+        return base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)).decode()
 
     def dagster_partition(self, asset: str, day: str) -> str:
         """Where the Dagster UI shows one day of an asset."""
@@ -253,6 +269,8 @@ def _explain(request: Request, error: Exception) -> tuple[int, str, dict[str, st
         return error.status_code, str(error.detail), dict(error.headers or {})
     if isinstance(error, NotFoundError):
         return 404, str(error), {}
+    if isinstance(error, ConflictError):
+        return 409, str(error), {}
     if isinstance(error, psycopg.errors.UndefinedTable):
         return 503, "The store has not been set up yet; start `rivet up` once.", {"Retry-After": "5"}
     if isinstance(error, psycopg.OperationalError | PoolTimeout | StoreUnavailableError):

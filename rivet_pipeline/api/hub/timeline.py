@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from rivet_pipeline.api.hub.charts import COLOURS, shares, year_of_days
 from rivet_pipeline.api.hub.pages import FromHub, HubRoute
 from rivet_pipeline.api.hub.sign_in import ROOT
+from rivet_pipeline.db.inspection import rows_held
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.retrieval.conversation import list_conversations
 from rivet_pipeline.retrieval.timeline import (
@@ -21,9 +22,8 @@ from rivet_pipeline.retrieval.timeline import (
     failures_of,
     last_active_day,
     read_days,
-    rows_made,
 )
-from rivet_pipeline.stages import STAGES
+from rivet_pipeline.stages import STAGES, Stage
 
 router = APIRouter(prefix=ROOT, route_class=HubRoute, include_in_schema=False)
 
@@ -92,10 +92,11 @@ def day_page(text: str, page: FromHub, number: Annotated[int, Query(alias="page"
         raise NotFoundError(f"{text[:20]!r} is no day; write it as 2026-09-29.") from None
     with page.resources.connection() as connection:
         found = read_days(connection, day, day)
-        made = rows_made(connection, day)
+        made: dict[Stage, int] = {stage: rows_held(connection, stage, [day]).get(day, 0) for stage in STAGES[1:]}
         failures = failures_of(connection, [day])
         conversations = list_conversations(connection, day=day, limit=_PAGE + 1, offset=(number - 1) * _PAGE)
     states = found[0].stages if found else {}
+    made["messages"] = found[0].messages if found else 0
     return page.render(
         "day.html",
         section="timeline",

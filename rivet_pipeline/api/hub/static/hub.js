@@ -39,6 +39,9 @@
     return button !== null;
   };
 
+  let busy = false;
+  const typed = [];
+
   const keys = {
     "/": () => {
       const box = document.getElementById("q");
@@ -62,6 +65,8 @@
     // A link or button that has the focus answers to Enter by itself.
     if (!act || (event.key === "Enter" && event.target.closest("a, button, summary"))) return;
     event.preventDefault();
+    // While the queue is on its way, what is typed ahead waits for the new one.
+    if (busy) { typed.push(act); return; }
     act();
   });
 
@@ -82,10 +87,27 @@
   addEventListener("hashchange", openTarget);
   openTarget();
 
-  document.addEventListener("htmx:responseError", () => announce("That did not work; load the page again."));
-  document.addEventListener("htmx:sendError", () => announce("The service can not be reached."));
-  document.addEventListener("htmx:afterSwap", (event) => {
-    const said = event.target.querySelector?.("[data-say]");
-    if (said) announce(said.dataset.say);
+  const failed = (text) => { busy = false; typed.length = 0; announce(text); };
+  document.addEventListener("htmx:responseError", () => failed("That did not work; load the page again."));
+  document.addEventListener("htmx:sendError", () => failed("The service can not be reached."));
+  // The queue comes back without what was decided: the reader stays at the same place in it.
+  let place = -1;
+  document.addEventListener("htmx:beforeRequest", (event) => { busy = event.detail.target?.id === "review"; });
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    place = event.detail.target?.id === "review" ? items().indexOf(current()) : -1;
   });
+  document.addEventListener("htmx:afterSettle", (event) => {
+    const queue = document.getElementById("review");
+    if (!queue || !(event.target === queue || event.detail.elt === queue)) return;
+    const said = queue.querySelector("[data-say]");
+    if (said) announce(said.dataset.say);
+    const all = items();
+    if (place >= 0 && all.length) choose(all[Math.min(place, all.length - 1)]);
+    goOn();
+  });
+
+  const goOn = () => {
+    busy = false;
+    while (typed.length && !busy) typed.shift()();
+  };
 })();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
@@ -15,6 +16,9 @@ from rivet_pipeline.summaries.compact import (
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.transcripts.ingest import write_batch
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
+from rivet_pipeline.wiki.extract import mine_leaves
+from rivet_pipeline.wiki.review import decide, list_patches
+from rivet_pipeline.wiki.types import Claim, MineAnswer, MineRequest, PatchDraft
 
 FIRST_DAY = date(2022, 11, 1)
 BEGAN = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -30,6 +34,25 @@ HOSTILE = """<script>fire(1)</script><img src=x onerror="fire(2)"><svg onload=fi
 """
 
 LONG = "A long report. " * 900
+
+
+#: The tags that wait for a review.
+LITERALS = [f"topic:subject-{number}" for number in range(10)]
+
+
+class OneSubjectMiner:
+    """Finds the same subject in every leaf, with one sentence of its own; hostile words where the leaf has some."""
+
+    model = "test-miner"
+
+    def mine(self, request: MineRequest) -> MineAnswer:
+        text = "<script>fire(8)</script> is never run." if "hostile" in request.text else "Sessions live in Postgres."
+        minute = f"Seen at {request.latest_at:%H:%M}: {text}"
+        claims = (
+            Claim("decisions", text, request.latest_at),
+            Claim("facts", minute, request.latest_at),
+        )
+        return MineAnswer((PatchDraft("Session store", claims, entities=("Postgres",)),), mentions=("Kelpie server",))
 
 
 @dataclass(frozen=True)
@@ -56,7 +79,23 @@ def fill_hub_store(connection: Connection, url: str) -> HubStore:
         announce_summarizer(connection, summarizer.model)
         summarize_leaves(pool, days=None, summarizer=summarizer)
         summarize_branches(pool, days=None, summarizer=summarizer)
+        mine_leaves(pool, days=None, miner=OneSubjectMiner(), review=True)
+    waiting, _ = list_patches(connection, limit=100)
+    decide(connection, [patch.id for patch in waiting[-2:]], "accept", by="test")
+    add_waiting_tags(connection, plain, LITERALS)
     return HubStore(plain, hostile)
+
+
+def add_waiting_tags(connection: Connection, conversation: UUID, literals: Sequence[str]) -> None:
+    """Tags of a conversation that wait for a review."""
+    for literal in literals:
+        key, _, value = literal.partition(":")
+        connection.execute(
+            """INSERT INTO ros_tags (entity_kind, entity_id, conversation_id, tag_key, tag_value, status, source,
+                                     confidence, reason, proposed_by, pipeline_version)
+               VALUES ('conversation', %s, %s, %s, %s, 'suggested', 'model', 0.8, 'it <b>said</b> so', 'test', 1)""",
+            [conversation, conversation, key, value],
+        )
 
 
 def _write(connection: Connection, key: str, agent: str, title: str | None, messages: list[MessageRecord]) -> UUID:

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import connect
@@ -31,6 +31,7 @@ class Site:
     """A running hub, what its store holds, and a browser to read it with."""
 
     base: str
+    url: str
     store: HubStore
     browser: Browser
     complaints: list[str] = field(default_factory=list)
@@ -76,7 +77,7 @@ def opened(server: EmbeddedServer, browser: Browser) -> Iterator[Site]:
         with connect(url) as connection:
             store = fill_hub_store(connection, url)
         with running_api(Settings(timezone="Europe/Berlin"), url) as base:
-            yield Site(base, store, browser)
+            yield Site(base, url, store, browser)
 
 
 @pytest.fixture
@@ -90,11 +91,15 @@ def pages_of(store: HubStore) -> dict[str, str]:
     return {
         "start": "/hub",
         "search": "/hub?q=sessions+postgres",
-        "conversation": f"/hub/c/{store.plain}",
+        "conversation": f"/hub/c/{store.plain}?page=3",
         "hostile": f"/hub/c/{store.hostile}",
         "timeline": "/hub/timeline",
         "day": "/hub/day/2026-03-02",
         "health": "/hub/health",
+        "review": "/hub/review",
+        "wiki": "/hub/wiki",
+        "wiki page": "/hub/wiki/session-store",
+        "wiki history": "/hub/wiki/session-store/history",
         "keys": "/hub/keys",
     }
 
@@ -134,7 +139,8 @@ def test_a_summary_and_a_whole_text_keep_nobody_out(site: Site) -> None:
         assert serious(page) == []
         page.locator(".node.leaf .panel a", has_text="In the conversation").first.wait_for()
         page.locator(".more a").first.click()
-        page.wait_for_function("document.body.innerText.split('A long report.').length > 800")
+        expect(page.locator(".more")).to_have_count(0)
+        assert page.inner_text("main").count("A long report.") == 900
         assert serious(page) == []
 
 
@@ -187,6 +193,46 @@ def test_why_and_sources_unfold_in_place(site: Site) -> None:
         assert page.url.endswith("scope=summaries")
 
 
+def test_ten_tags_are_reviewed_by_the_keyboard_alone_with_undo(site: Site) -> None:
+    def statuses() -> list[str]:
+        with connect(site.url) as connection:
+            rows = connection.execute("SELECT status FROM ros_tags ORDER BY tag_value").fetchall()
+        return [row["status"] for row in rows]
+
+    with site.page() as page:
+        page.goto(f"{site.base}/hub/review")
+        page.keyboard.press("j")
+        # Typed ahead of the answers: five are accepted, one of them again after an undo, and five rejected.
+        for key in "aaaaau":
+            page.keyboard.press(key)
+        page.locator(".said", has_text="Taken back").wait_for()
+        assert statuses().count("accepted") == 4
+        page.keyboard.press("k")
+        page.locator("[data-item].current").wait_for()
+        first = page.locator("[data-item]").first
+        page.keyboard.press("a")
+        page.locator(".said", has_text="Accepted 1").wait_for()
+        while page.locator("[data-item].current").evaluate("n => n !== document.querySelector('[data-item]')"):
+            page.keyboard.press("k")
+        assert first.is_visible()
+        for _ in range(5):
+            page.keyboard.press("r")
+        expect(page.locator(".tag-chip")).to_have_count(0, timeout=20_000)
+        assert sorted(statuses()) == ["accepted"] * 5 + ["rejected"] * 5
+        assert page.url == f"{site.base}/hub/review"
+        # Selected, several patches at once.
+        before = page.locator(".queued.patch").count()
+        page.keyboard.press("x")
+        page.keyboard.press("j")
+        page.keyboard.press("x")
+        page.locator("button", has_text="Reject all selected").press("Enter")
+        page.locator(".said", has_text="Rejected 2").wait_for()
+        assert page.locator(".queued.patch").count() == before - 2
+        page.keyboard.press("u")
+        page.locator(".said", has_text="Taken back").wait_for()
+        assert page.locator(".queued.patch").count() == before
+
+
 def test_all_of_it_is_read_without_scripts(site: Site) -> None:
     with site.page(scripts=False) as page:
         page.goto(f"{site.base}/hub")
@@ -209,7 +255,7 @@ def test_a_transcript_full_of_html_runs_nothing_and_is_shown(site: Site) -> None
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.add_init_script("window.fired = []; window.fire = (what) => window.fired.push(what);")
-        for path in (f"/hub/c/{site.store.hostile}", "/hub?q=hostile", "/hub"):
+        for path in (f"/hub/c/{site.store.hostile}", "/hub?q=hostile", "/hub", "/hub/review"):
             page.goto(site.base + path)
             for fold in page.locator("main details > summary").all():
                 fold.click()

@@ -45,10 +45,11 @@ class DiffSection:
 
 @dataclass(frozen=True, slots=True)
 class PatchItem:
-    """A patch in the queue."""
+    """A patch in the queue. `page` is what it would change, as it is now; None while there is none."""
 
     mark: str
     patch: PatchView
+    page: TopicPage | None
     diff: list[DiffSection]
 
 
@@ -74,9 +75,12 @@ class SessionGroup:
 
 
 def group(
-    sessions: Sequence[PendingSession], patches: Sequence[PatchView], pages: Mapping[str, TopicPage]
+    sessions: Sequence[PendingSession], patches: Sequence[PatchView], pages: Mapping[UUID, TopicPage]
 ) -> list[SessionGroup]:
-    """The queue by session, sessions with tags first, then those with patches alone, then the wiki's own proposals."""
+    """The queue by session, sessions with tags first, then those with patches alone, then the wiki's own proposals.
+
+    `pages`: by patch the page that it would change.
+    """
     groups: dict[str | None, SessionGroup] = {}
     for session in sessions:
         groups[session.session_key] = SessionGroup(
@@ -85,8 +89,8 @@ def group(
     for patch in sorted(patches, key=lambda patch: patch.session_key is None):
         title = patch.session_title or patch.session_key or "The wiki's own proposals"
         found = groups.setdefault(patch.session_key, SessionGroup(title))
-        page = pages.get(patch.slug) if patch.slug is not None else None
-        found.patches.append(PatchItem(f"patch {patch.id}", patch, patch_diff(patch, page)))
+        page = pages.get(patch.id)
+        found.patches.append(PatchItem(f"patch {patch.id}", patch, page, patch_diff(patch, page)))
     return list(groups.values())
 
 

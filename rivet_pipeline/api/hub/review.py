@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
@@ -58,10 +59,11 @@ def _queue(page: Page, *, said: str | None, undo: Undo | None) -> Response:
     )
 
 
-def _pages_of(connection: Connection, patches: list[PatchView]) -> dict[str, TopicPage]:
-    slugs = {patch.slug for patch in patches if patch.slug is not None}
-    found = ((slug, read_topic(connection, slug)) for slug in slugs)
-    return {slug: topic for slug, topic in found if topic is not None}
+def _pages_of(connection: Connection, patches: list[PatchView]) -> dict[UUID, TopicPage]:
+    """The page of each patch. One that was to begin a page may find it there by now: it is looked for by its title."""
+    names = {patch.id: patch.slug or patch.title for patch in patches}
+    found = {name: read_topic(connection, name) for name in set(names.values())}
+    return {identity: topic for identity, name in names.items() if (topic := found[name]) is not None}
 
 
 @router.post("/review")

@@ -10,7 +10,16 @@ import dagster as dg
 
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
-from rivet_pipeline.assets import checks, embeddings, messages, retrieval, summaries, tags, tool_calls  # noqa: E402
+from rivet_pipeline.assets import (  # noqa: E402
+    checks,
+    embeddings,
+    messages,
+    retrieval,
+    summaries,
+    tags,
+    tool_calls,
+    wiki,
+)
 from rivet_pipeline.assets.resources import Models, StoreResource  # noqa: E402
 from rivet_pipeline.automation import jobs, schedules, sensors  # noqa: E402
 
@@ -23,6 +32,9 @@ default_assets = [
     summaries.branch_summaries,
     summaries.root_summaries,
     embeddings.summary_embeddings,
+    wiki.wiki_patches,
+    wiki.wiki_topics,
+    wiki.wiki_embeddings,
     retrieval.lexicon,
 ]
 default_jobs: list[Any] = [
@@ -31,6 +43,9 @@ default_jobs: list[Any] = [
     jobs.resummarize_days,
     jobs.retag_days,
     jobs.reembed_days,
+    jobs.remine_wiki_days,
+    jobs.refresh_wiki,
+    jobs.consolidate_wiki,
     jobs.refresh_lexicon,
     jobs.check_everything,
     jobs.tidy_tags,
@@ -42,6 +57,7 @@ default_schedules = [
     schedules.lexicon_hourly,
     schedules.checks_hourly,
     schedules.tags_hourly,
+    schedules.wiki_daily,
     schedules.daily_housekeeping,
 ]
 default_sensors = [sensors.pending_work, sensors.remine_stale]

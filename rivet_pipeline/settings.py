@@ -311,6 +311,12 @@ class Settings(BaseSettings):
         validation_alias="RIVETOS_TAGGER_TIMEOUT_SECONDS",
         description="How long one call to the tagger may take. It is tried once more; then the leaf goes without tags.",
     )
+    wiki_review: bool = Field(
+        default=False,
+        validation_alias="WIKI_REVIEW",
+        description="`1` leaves what is mined for the wiki as proposals until a person accepts them; else it is "
+        "applied at once and can be taken back.",
+    )
     model_deadline_seconds: float = Field(
         default=3600.0,
         gt=0,

@@ -21,6 +21,9 @@ Stage = Literal[
     "branch_summaries",
     "root_summaries",
     "summary_embeddings",
+    "wiki_patches",
+    "wiki_topics",
+    "wiki_embeddings",
 ]
 
 #: In the order in which one run does them.
@@ -33,10 +36,18 @@ STAGES: tuple[Stage, ...] = (
     "branch_summaries",
     "root_summaries",
     "summary_embeddings",
+    "wiki_patches",
 )
+
+#: Stages over everything at once, after those of the days.
+WHOLE_STAGES: tuple[Stage, ...] = ("wiki_topics", "wiki_embeddings")
 
 #: The levels of the summary tree, from the bottom. Their rows are redone when they are stale.
 SUMMARY_STAGES: tuple[Stage, ...] = ("leaf_summaries", "branch_summaries", "root_summaries")
+
+
+#: Every stage whose rows an older version has made are made again: the view `ros_stale_days` has them.
+REMINED_STAGES: tuple[Stage, ...] = (*SUMMARY_STAGES, "wiki_patches")
 
 
 @dataclass(slots=True)

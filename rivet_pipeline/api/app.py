@@ -14,9 +14,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from rivet_pipeline.api.dependencies import open_resources
 from rivet_pipeline.api.docs_page import DOCS_CSP, render_docs
+from rivet_pipeline.api.hub import site
 from rivet_pipeline.api.models import NoQuery
 from rivet_pipeline.api.problems import PROBLEM_RESPONSES, RequestBoundary, install_handlers
-from rivet_pipeline.api.routes import capture, context, conversations, health, memory, tags, tools
+from rivet_pipeline.api.routes import capture, context, conversations, health, memory, tags, tools, wiki
 from rivet_pipeline.api.security import BodyLimit, Guard, check_bind
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.errors import RivetError
@@ -36,6 +37,7 @@ _TAGS = [
     {"name": "capture", "description": "The way in. A captured message is durable when the call returns."},
     {"name": "memory", "description": "The way out: search, chronological listing, figures."},
     {"name": "tags", "description": "Tags of sessions and summaries: what waits for a review, and the decisions."},
+    {"name": "wiki", "description": "Pages about lasting subjects, each sentence with the summaries it stands on."},
     {"name": "tools", "description": "What agents call. `result` is what the tool says."},
     {"name": "health", "description": "Whether the process lives, and whether the memory is well."},
 ]
@@ -72,13 +74,14 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     app.add_middleware(BodyLimit, limit=settings.capture_max_body, smaller=tools.body_limits() | tags.body_limits())
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(RequestBoundary)
-    for module in (capture, memory, context, conversations, health, tags):
+    for module in (capture, memory, context, conversations, health, tags, wiki):
         app.include_router(module.router)
     app.include_router(tools.make_router(settings))
+    site.mount(app, settings)
 
     @app.get("/", include_in_schema=False)
     def start(_: Annotated[NoQuery, Query()]) -> RedirectResponse:
-        return RedirectResponse("/docs")
+        return RedirectResponse(site.ROOT)
 
     @app.get("/docs", include_in_schema=False)
     def docs(_: Annotated[NoQuery, Query()]) -> HTMLResponse:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import time
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rivet_pipeline.api.hub import sign_in
 from rivet_pipeline.api.problems import Refusal
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.settings import Settings
@@ -75,7 +77,7 @@ class Guard:
             self._check_client(scope)
             self._check_host(headers)
             self._check_origin(headers)
-            if scope["path"] != OPEN_PATH:
+            if scope["path"] != OPEN_PATH and not self._admits_page(scope, headers):
                 self._check_token(headers)
         await self.app(scope, receive, send)
 
@@ -114,6 +116,19 @@ class Guard:
             headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") != "document"
         ):
             raise Refusal(403, "A page of another origin may not use this service.")
+
+    def _admits_page(self, scope: Scope, headers: Headers) -> bool:
+        """Pages take the cookie of the sign-in page besides the token, and lead there when they have neither."""
+        path = scope["path"]
+        if self._token is None or not sign_in.is_page(path):
+            return False
+        if sign_in.is_open(path) or sign_in.accepts(self._token, headers.get("cookie", ""), time.time()):
+            return True
+        if "authorization" in headers or scope["method"] != "GET":
+            return False
+        query = scope["query_string"].decode("latin-1")
+        wanted = quote(f"{path}?{query}" if query else path, safe="/")
+        raise Refusal(303, "Sign in first.", {"Location": f"{sign_in.OPEN_PATHS[0]}?next={wanted}"})
 
     def _check_token(self, headers: Mapping[str, str]) -> None:
         if self._token is None:

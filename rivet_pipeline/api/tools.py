@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.models import Filled, Time
 from rivet_pipeline.api.tag_tool import TagsArguments, memory_tags
+from rivet_pipeline.api.wiki_tools import ReadSection, wiki_read, wiki_search
 from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.transcripts.append import (
@@ -162,6 +163,28 @@ class GetFullArguments(_Arguments):
     )
     offset: Annotated[int, BeforeValidator(lambda value: 0 if value is None else value)] = Field(
         0, ge=0, description="Where to begin, in characters: what a former answer gave as the place to go on at."
+    )
+
+
+class WikiSearchArguments(_Arguments):
+    """The arguments of wiki_search."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"query": "how are predictions served", "limit": 5}]})
+
+    query: Filled = Field(max_length=8000, description="What to look for, in words.")
+    limit: Annotated[int, BeforeValidator(lambda value: 5 if value in (None, "", "null") else value)] = Field(
+        5, ge=1, le=20, description="How many pages at most."
+    )
+
+
+class WikiReadArguments(_Arguments):
+    """The arguments of wiki_read."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"slug": "storm-surge-warning"}]})
+
+    slug: Filled = Field(max_length=200, description="The page's slug, its title or another name it goes by.")
+    section: Annotated[ReadSection | None, BeforeValidator(_absent)] = Field(
+        None, description="Only this part: the sentences alone, what was superseded, the citations, or the names."
     )
 
 
@@ -324,6 +347,20 @@ TOOLS: dict[str, Tool] = {
             "list, counts, lookup (the tags of sessions by their keys) and taxonomy (the vocabulary) read too. decide, "
             "add, suggest_removal, taxonomy_upsert, taxonomy_decide, taxonomy_merge and undo write, where writing is "
             "enabled.",
+        ),
+        Tool(
+            "wiki_search",
+            WikiSearchArguments,
+            lambda resources, arguments: wiki_search(resources, arguments.query, arguments.limit),
+            "Finds the wiki's pages by words and by meaning: what is known for good about a project, a service, a "
+            "tool or a preference, with its slug and the day of its newest sentence.",
+        ),
+        Tool(
+            "wiki_read",
+            WikiReadArguments,
+            lambda resources, arguments: wiki_read(resources, arguments.slug, arguments.section),
+            "Gives a page of the wiki as Markdown: decisions, facts, preferences, what is open, what was superseded, "
+            "each sentence with the summaries that say it. Redirects and other names are followed.",
         ),
     )
 }

@@ -26,15 +26,16 @@ from rivet_pipeline.db.quality import (
     wrong_width_embeddings,
 )
 from rivet_pipeline.settings import get_settings
-from rivet_pipeline.stages import STAGES
+from rivet_pipeline.stages import STAGES, WHOLE_STAGES
 from rivet_pipeline.tags.quality import alias_tags, dropped_leaves, orphan_tags, outdated_leaves
 from rivet_pipeline.transcripts.spool import Spool
+from rivet_pipeline.wiki.quality import oversized_pages, stale_extractions, uncited_sentences, unlike_their_patches
 
 Question = Callable[[Connection], Finding]
 
 
 #: The stages whose work can be overdue or fail: all but the transcript itself.
-_REFINING = STAGES[1:]
+_REFINING = (*STAGES[1:], *WHOLE_STAGES)
 
 #: Checks that stay cheap however large the store grows; they run with every change, the others every hour.
 _LIVE: Mapping[str, tuple[str, Callable[[Connection, str], Finding]]] = {
@@ -199,6 +200,37 @@ default_checks: list[dg.AssetChecksDefinition] = [
         "Every leaf's tags were proposed by the current version.",
         outdated_leaves,
         dg.AssetCheckSeverity.WARN,
+    ),
+    _check(
+        "wiki_embeddings",
+        "one_width",
+        "Every page's vector has its model's width.",
+        lambda connection: wrong_width_embeddings(connection, "topic"),
+    ),
+    _check(
+        "wiki_patches",
+        "nothing_stale",
+        "No leaf was mined by an older version only.",
+        stale_extractions,
+        dg.AssetCheckSeverity.WARN,
+    ),
+    _check(
+        "wiki_topics",
+        "every_sentence_cited",
+        "Every sentence of every page leads to a leaf summary that an applied patch came from.",
+        uncited_sentences,
+    ),
+    _check(
+        "wiki_topics",
+        "pages_are_their_patches",
+        "The pages that changed last are what their applied patches say together.",
+        unlike_their_patches,
+    ),
+    _check(
+        "wiki_topics",
+        "pages_are_bounded",
+        "No page is larger than its caps allow.",
+        oversized_pages,
     ),
     live_checks,
     *[check for kind in ("leaf", "branch", "root") for check in _tree(kind)],

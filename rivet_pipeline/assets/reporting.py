@@ -14,8 +14,9 @@ from rivet_pipeline.db.quality import SummaryQuality
 from rivet_pipeline.db.stale import stale_rows_on
 from rivet_pipeline.retrieval.lineage import newest_summaries
 from rivet_pipeline.settings import get_settings
-from rivet_pipeline.stages import SUMMARY_STAGES, StageReport
+from rivet_pipeline.stages import REMINED_STAGES, StageReport
 from rivet_pipeline.summaries.types import Kind
+from rivet_pipeline.wiki.read import newest_patches
 
 
 def materialized(
@@ -33,7 +34,7 @@ def materialized(
     quality = quality or {}
     with store.connection() as connection:
         held = rows_held(connection, report.stage, days)
-        stale = stale_rows_on(connection, report.stage, days) if report.stage in SUMMARY_STAGES else None
+        stale = stale_rows_on(connection, report.stage, days) if report.stage in REMINED_STAGES else None
     for key in context.partition_keys:
         day = report.days.get(date.fromisoformat(key))
         context.add_asset_metadata(
@@ -121,6 +122,18 @@ def link_lineage(context: dg.AssetExecutionContext, store: StoreResource, kind: 
     for day, summary in newest.items():
         url = f"{address}:{settings.api_port}/api/memory/lineage/{summary}"
         context.add_asset_metadata({"lineage": dg.MetadataValue.url(url)}, partition_key=day.isoformat())
+
+
+def preview_patches(context: dg.AssetExecutionContext, store: StoreResource) -> None:
+    """Shows on each day of the run its newest patches: the page, how it was found, and the first sentence."""
+    with store.connection() as connection:
+        found = newest_patches(connection, days_of(context.partition_keys))
+    header = ("page", "status", "found by", "says")
+    for day, patches in found.items():
+        rows = [(_plain(one.title), one.status, one.decision, _plain(one.says)) for one in patches]
+        context.add_asset_metadata(
+            {"newest_patches": dg.MetadataValue.md(table(header, rows))}, partition_key=day.isoformat()
+        )
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

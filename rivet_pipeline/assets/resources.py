@@ -24,6 +24,8 @@ from rivet_pipeline.tags.factory import build_tagger
 from rivet_pipeline.tags.types import Tagger
 from rivet_pipeline.tool_calls.factory import build_writer
 from rivet_pipeline.tool_calls.types import Writer
+from rivet_pipeline.wiki.factory import build_miner
+from rivet_pipeline.wiki.types import Miner
 
 
 class StoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -89,3 +91,8 @@ class Models:
     def tagger(self) -> Tagger | None:
         """The tagger; None while tagging is off."""
         return build_tagger(get_settings())
+
+    @cached_property
+    def miner(self) -> Miner:
+        """The miner of the wiki."""
+        return build_miner(get_settings())

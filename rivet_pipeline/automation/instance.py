@@ -20,9 +20,10 @@ PARTITION = "dagster/partition"
 #: The tag that orders the run queue: higher numbers go first, no tag is 0.
 PRIORITY = "dagster/priority"
 
-#: Marks the runs over days that the automation asked for, and those of the lexicon.
+#: Marks the runs over days that the automation asked for, those of the lexicon and those of the wiki as a whole.
 AUTOMATION_TAG = "rivet/automation"
 LEXICON_TAG = "rivet/lexicon"
+WIKI_TAG = "rivet/wiki"
 
 _LIVE = [
     dg.DagsterRunStatus.QUEUED,
@@ -72,10 +73,10 @@ def failed_ranges(instance: dg.DagsterInstance, now: datetime) -> list[FailedRun
     return failed
 
 
-def lexicon_failures(instance: dg.DagsterInstance, now: datetime) -> list[datetime]:
-    """When the lexicon's runs failed within the last two hours, since the last good one."""
+def tagged_failures(instance: dg.DagsterInstance, tag: str, now: datetime) -> list[datetime]:
+    """When the runs with a tag failed within the last two hours, since the last good one."""
     ends: list[datetime] = []
-    for record in _ended(instance, LEXICON_TAG, now):
+    for record in _ended(instance, tag, now):
         if record.dagster_run.status == dg.DagsterRunStatus.SUCCESS:
             break
         if record.end_time is not None:

@@ -14,8 +14,9 @@ from rivet_pipeline.db.queue import ALL_STAGES
 from rivet_pipeline.db.queue import retry_failed as make_due
 from rivet_pipeline.db.store import dagster_url
 from rivet_pipeline.settings import get_settings
-from rivet_pipeline.stages import STAGES
+from rivet_pipeline.stages import STAGES, WHOLE_STAGES
 from rivet_pipeline.tags.propose import reap_tags
+from rivet_pipeline.wiki.consolidate import consolidate
 
 refine_days = dg.define_asset_job(
     "refine_days",
@@ -46,6 +47,19 @@ reembed_days = dg.define_asset_job(
     "reembed_days",
     selection=dg.AssetSelection.assets("message_embeddings", "summary_embeddings"),
     description="Vectors of the chosen days for the model that is configured now.",
+)
+
+remine_wiki_days = dg.define_asset_job(
+    "remine_wiki_days",
+    selection=dg.AssetSelection.assets("wiki_patches"),
+    description="The wiki's patches of the chosen days: leaves that were not mined as they are now, then those that an "
+    "older version has mined.",
+)
+
+refresh_wiki = dg.define_asset_job(
+    "refresh_wiki",
+    selection=dg.AssetSelection.assets(*WHOLE_STAGES),
+    description="The wiki's pages, where older rules have made them, and their vectors.",
 )
 
 refresh_lexicon = dg.define_asset_job(
@@ -85,6 +99,31 @@ def sweep_tags(context: dg.OpExecutionContext, store: StoreResource) -> dg.Outpu
 def tidy_tags() -> None:
     """Reaps orphaned tags."""
     sweep_tags()
+
+
+@dg.op(description="Proposes which pages of the wiki should be one, and which two. Applies none of it.")
+def propose_wiki_changes(context: dg.OpExecutionContext, store: StoreResource) -> dg.Output[int]:
+    """Stores the proposals for a person to decide on; the output counts them."""
+    with connect(store.url, application_name="rivet-run") as connection:
+        found = consolidate(connection)
+    rows = [("merge", kept, gone) for kept, gone in found.merges] + [("split", page, new) for page, new in found.splits]
+    return dg.Output(
+        len(rows),
+        metadata={
+            "merges": len(found.merges),
+            "splits": len(found.splits),
+            "proposals": dg.MetadataValue.md(table(("kind", "page", "other page"), rows)),
+        },
+    )
+
+
+@dg.job(
+    description="Proposes merges and splits of the wiki's pages, for review; applies none by itself.",
+    executor_def=dg.in_process_executor,
+)
+def consolidate_wiki() -> None:
+    """Proposes merges and splits."""
+    propose_wiki_changes()
 
 
 class RetryFailed(dg.Config):

@@ -16,11 +16,19 @@ DOWNSTREAM: Mapping[Stage, tuple[Stage, ...]] = {
     "messages": STAGES,
     "tool_call_text": ("tool_call_text", "message_embeddings"),
     "message_embeddings": ("message_embeddings",),
-    "leaf_summaries": ("leaf_summaries", "tag_proposals", "branch_summaries", "root_summaries", "summary_embeddings"),
+    "leaf_summaries": (
+        "leaf_summaries",
+        "tag_proposals",
+        "branch_summaries",
+        "root_summaries",
+        "summary_embeddings",
+        "wiki_patches",
+    ),
     "tag_proposals": ("tag_proposals",),
     "branch_summaries": ("branch_summaries", "root_summaries", "summary_embeddings"),
     "root_summaries": ("root_summaries", "summary_embeddings"),
     "summary_embeddings": ("summary_embeddings",),
+    "wiki_patches": ("wiki_patches",),
 }
 
 #: Days without work between two that have some are taken along when they are no more than this: a day inside a run

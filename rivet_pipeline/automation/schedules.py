@@ -6,7 +6,13 @@ See https://docs.dagster.io/guides/automate/schedules
 import dagster as dg
 
 from rivet_pipeline.assets.resources import StoreResource
-from rivet_pipeline.automation.jobs import check_everything, housekeeping, refresh_lexicon, tidy_tags
+from rivet_pipeline.automation.jobs import (
+    check_everything,
+    consolidate_wiki,
+    housekeeping,
+    refresh_lexicon,
+    tidy_tags,
+)
 from rivet_pipeline.automation.sensors import requests_for
 from rivet_pipeline.db.pending import pending_days
 from rivet_pipeline.db.pool import connect
@@ -55,6 +61,15 @@ tags_hourly = dg.ScheduleDefinition(
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Every hour: deletes tags of what is gone, and writes the project tags that capture could not write.",
+)
+
+wiki_daily = dg.ScheduleDefinition(
+    name="wiki_daily",
+    job=consolidate_wiki,
+    cron_schedule="29 4 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every day: which pages of the wiki should be merged or split, as proposals for a person.",
 )
 
 daily_housekeeping = dg.ScheduleDefinition(

@@ -17,11 +17,12 @@ from rivet_pipeline.automation.instance import (
     PRIORITY,
     RANGE_END,
     RANGE_START,
+    WIKI_TAG,
     ensure_pool_limits,
     failed_ranges,
-    lexicon_failures,
     live_ranges,
     live_runs,
+    tagged_failures,
 )
 from rivet_pipeline.automation.plan import PlannedRun, must_wait, plan_runs
 from rivet_pipeline.db.pending import PendingDay, pending_days
@@ -30,9 +31,11 @@ from rivet_pipeline.db.stale import StaleDay, stale_days
 from rivet_pipeline.embedding.embed import announce_model
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.retrieval.lexicon import is_due
-from rivet_pipeline.stages import STAGES
+from rivet_pipeline.stages import STAGES, WHOLE_STAGES
 from rivet_pipeline.summaries.compact import announce_summarizer
 from rivet_pipeline.tags.propose import announce_tagger
+from rivet_pipeline.wiki.extract import announce_miner
+from rivet_pipeline.wiki.topics import wiki_is_due
 
 #: Ranges asked for in one tick: enough to keep the run queue busy, few enough to start with the oldest.
 MAX_RUNS_PER_TICK = 4
@@ -47,6 +50,7 @@ _STALE = "stale"
 
 _CHAIN = dg.AssetSelection.assets(*STAGES)
 _LEXICON = dg.AssetKey("lexicon")
+_WIKI = [dg.AssetKey(stage) for stage in WHOLE_STAGES]
 
 
 def run_request(run: PlannedRun, *, reason: str) -> dg.RunRequest:
@@ -79,7 +83,7 @@ def requests_for(
 
 
 @dg.sensor(
-    target=_CHAIN | dg.AssetSelection.assets(_LEXICON),
+    target=_CHAIN | dg.AssetSelection.assets(_LEXICON, *_WIKI),
     minimum_interval_seconds=1,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Asks Postgres which days have work and requests one run of the whole chain for each range of days.",
@@ -92,26 +96,31 @@ def pending_work(
     ensure_pool_limits(context.instance)
     with connect(store.url, application_name="rivet-sensor") as connection:
         announce_model(connection, models.embedder)
-        _announce_summarizer(connection, models)
+        _announce_models(connection, models)
         _announce_tagger(connection, models)
         pending = [item for item in pending_days(connection) if not item.timed]
         lexicon_due = not pending and is_due(connection)
+        wiki_due = not pending and wiki_is_due(connection)
     requests = requests_for(context.instance, pending, reason="new rows", now=now)
-    if lexicon_due and _may_ask_for_lexicon(context.instance, now):
+    if lexicon_due and _may_ask_for(context.instance, LEXICON_TAG, now):
         requests.append(dg.RunRequest(asset_selection=[_LEXICON], tags={LEXICON_TAG: "true"}))
+    if wiki_due and _may_ask_for(context.instance, WIKI_TAG, now):
+        checks = live_check_keys(WHOLE_STAGES)
+        requests.append(dg.RunRequest(asset_selection=_WIKI, asset_check_keys=checks, tags={WIKI_TAG: "true"}))
     if not requests:
-        waits = pending or lexicon_due
+        waits = pending or lexicon_due or wiki_due
         return dg.SkipReason("live or resting runs cover what is pending" if waits else "nothing is pending")
     return dg.SensorResult(run_requests=requests)
 
 
-def _announce_summarizer(connection: Connection, models: Models) -> None:
+def _announce_models(connection: Connection, models: Models) -> None:
     try:
-        model = models.summarizer.model
+        model, miner = models.summarizer.model, models.miner
     except RivetError:
         # A wrong configuration of this model fails the runs that need it, in sight; embeddings go on.
         return
     announce_summarizer(connection, model)
+    announce_miner(connection, miner)
 
 
 def _announce_tagger(connection: Connection, models: Models) -> None:
@@ -128,8 +137,8 @@ def _announce_tagger(connection: Connection, models: Models) -> None:
     minimum_interval_seconds=10,
     default_status=dg.DefaultSensorStatus.STOPPED,
     description="Redoes stale summaries, the oldest days first, a few ranges at a time, until none is left: those of "
-    "an older version, another model, or a text that has changed; and tags of an older version. Its ticks say how many "
-    "are left.",
+    "an older version, another model, or a text that has changed; tags of an older version; and mines the leaves for "
+    "the wiki once more that an older version has mined. Its ticks say how many are left.",
 )
 def remine_stale(
     context: dg.SensorEvaluationContext, store: StoreResource, models: dg.ResourceParam[Models]
@@ -138,6 +147,7 @@ def remine_stale(
     with connect(store.url, application_name="rivet-sensor") as connection:
         announce_summarizer(connection, models.summarizer.model)
         _announce_tagger(connection, models)
+        announce_miner(connection, models.miner)
         stale = stale_days(connection)
     left = sum(day.items for day in stale)
     if not left:
@@ -171,7 +181,7 @@ def _remine_requests(instance: dg.DagsterInstance, stale: list[StaleDay], now: d
     return [request._replace(tags={**request.tags, PRIORITY: "-1"}) for request in requests]
 
 
-def _may_ask_for_lexicon(instance: dg.DagsterInstance, now: datetime) -> bool:
-    return not any(LEXICON_TAG in run.tags for run in live_runs(instance)) and not must_wait(
-        lexicon_failures(instance, now), now
+def _may_ask_for(instance: dg.DagsterInstance, tag: str, now: datetime) -> bool:
+    return not any(tag in run.tags for run in live_runs(instance)) and not must_wait(
+        tagged_failures(instance, tag, now), now
     )

@@ -35,6 +35,7 @@ COMMANDS = {
         "Look into the pipeline's work, retry what failed, have summaries made again, trace a summary to its words.",
     ),
     "tags": ("tags", "tags_app", "Review tags and their vocabulary: what waits, accept, reject, merge, undo."),
+    "wiki": ("wiki", "wiki_app", "Read, find and export the wiki's pages; accept what was mined, or take it back."),
     "doctor": ("doctor", "doctor_command", "Check what the memory needs, and say what to do."),
     "hook": ("hook", "hook_command", "Capture one event of an agent; called by its hooks."),
     "hooks": ("hooks", "hooks_app", "Install the hooks of agents, so that they are captured while they run."),

@@ -64,7 +64,8 @@ def failure_counts(connection: Connection) -> dict[str, int]:
 def rows_held(connection: Connection, stage: Stage, days: Sequence[date]) -> dict[date, int]:
     """How many rows a refining stage has for the conversations of some days.
 
-    Rows are summaries, the filling model's vectors, messages with a text that was made for them, or tags.
+    Rows are summaries, the filling model's vectors, messages with a text that was made for them, tags, or the wiki's
+    patches that stand.
 
     Days without any do not appear.
     """
@@ -96,6 +97,11 @@ _HELD: Mapping[Stage, bytes] = {
         JOIN ros_embedding_models AS k ON k.filling
         JOIN ros_embeddings AS e ON e.model_id = k.id AND e.owner_kind = 'message' AND e.owner_id = m.id
         WHERE c.day = ANY(%(days)s) GROUP BY c.day
+    """,
+    "wiki_patches": b"""
+        SELECT s.day, count(*) AS held
+        FROM ros_wiki_patches AS p JOIN ros_summaries AS s ON s.id = p.leaf_id
+        WHERE p.status IN ('proposed', 'applied') AND s.day = ANY(%(days)s) GROUP BY s.day
     """,
     "summary_embeddings": b"""
         SELECT c.day, count(*) AS held

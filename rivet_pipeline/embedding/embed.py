@@ -1,4 +1,4 @@
-"""The two embedding stages: pending messages and summaries in, vectors out.
+"""The embedding stages: pending messages, summaries and wiki pages in, vectors out.
 
 What a text is stands in `compose.py`, which model is used in `registry.py`; here is the pass over what is pending:
 pages of owners, batches of texts, one transaction a page. A text that fails is set apart and recorded; a service that
@@ -44,7 +44,7 @@ class _Plan:
     """What differs between the stages."""
 
     stage: Stage
-    kind: Literal["message", "summary"]
+    kind: Literal["message", "summary", "topic"]
     select: str
     load: str
     compose: Callable[[dict[str, Any]], Composed]
@@ -64,11 +64,18 @@ _SUMMARIES = _Plan(
     "load_summaries",
     lambda row: compose_summary(row["content"]),
 )
+_TOPICS = _Plan(
+    "wiki_embeddings",
+    "topic",
+    "select_topic_work",
+    "load_topics",
+    lambda row: compose_summary(row["content"]),
+)
 
 
 @dataclass(slots=True)
 class _Owner:
-    """A message or summary on its way through a pass."""
+    """A message, summary or page on its way through a pass."""
 
     id: UUID
     day: date
@@ -114,6 +121,11 @@ def embed_summaries(
 ) -> StageReport:
     """Embeds the pending summaries of every level; the arguments and the report are those of `embed_messages`."""
     return _run(pool, embedder, _SUMMARIES, days, chars_per_chunk, batch)
+
+
+def embed_topics(pool: Pool, embedder: Embedder, *, chars_per_chunk: int = 2000, batch: int = 64) -> StageReport:
+    """Embeds the pending pages of the wiki. As `embed_messages`; the days are those of the pages' last change."""
+    return _run(pool, embedder, _TOPICS, None, chars_per_chunk, batch)
 
 
 def announce_model(connection: Connection, embedder: Embedder) -> None:

@@ -5,7 +5,8 @@ SELECT %(model)s, %(kind)s, i.owner_id, i.chunk, i.content_hash, i.char_start, i
 FROM ros_embedding_incoming AS i
 LEFT JOIN ros_messages AS m ON %(kind)s = 'message' AND m.id = i.owner_id
 LEFT JOIN ros_summaries AS s ON %(kind)s = 'summary' AND s.id = i.owner_id
-WHERE i.content_hash = coalesce(m.text_hash, s.text_hash)
+LEFT JOIN ros_wiki_topics AS t ON %(kind)s = 'topic' AND t.id = i.owner_id
+WHERE i.content_hash = coalesce(m.text_hash, s.text_hash, t.text_hash)
 ORDER BY i.owner_id, i.chunk
 ON CONFLICT (model_id, owner_kind, owner_id, chunk) DO UPDATE SET
     content_hash = excluded.content_hash, char_start = excluded.char_start, char_end = excluded.char_end,

@@ -110,6 +110,20 @@ def newest_summaries(connection: Connection, kind: str, days: Sequence[date]) ->
     return {row["day"]: row["id"] for row in rows}
 
 
+def read_summaries_between(
+    connection: Connection, conversation: UUID, *, since: datetime | None, until: datetime | None, whole: int
+) -> list[tuple[UUID | None, int, LineageSummary]]:
+    """The summaries of a conversation with their parents and how many it has, the top level first, each oldest first.
+
+    When it has more than `whole`, only those leaves that overlap the period.
+    """
+    rows = connection.execute(
+        statement("tree"),
+        {"conversation": conversation, "since": since, "until": until, "whole": whole, "length": _LOOKED_THROUGH},
+    ).fetchall()
+    return [(row.pop("parent_id"), row.pop("total"), _summary(row, Budget())) for row in rows]
+
+
 def _of_summary(connection: Connection, wanted: UUID, budget: Budget) -> Lineage | None:
     chain = _summaries_above(connection, wanted, budget)
     if not chain:

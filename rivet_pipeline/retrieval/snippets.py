@@ -100,3 +100,23 @@ def _places(folded: str, stems: list[str]) -> list[tuple[int, int]]:
                 found += 1
             place = folded.find(stem, place + len(stem))
     return sorted(places)
+
+
+def mark_words(query: str, text: str) -> list[tuple[str, bool]]:
+    """A short text in pieces, in order: those that hold a word of the query, to its end, are marked True."""
+    pieces: list[tuple[str, bool]] = []
+    done = 0
+    for place, stem in _marks(_fold(text), _stems(query)):
+        if place < done:
+            continue
+        end = place + len(stem)
+        while _CJK.match(stem) is None and end < len(text) and (text[end].isalnum() or text[end] == "_"):
+            end += 1
+        pieces += [(text[done:place], False)] if place > done else []
+        pieces.append((text[place:end], True))
+        done = end
+    return [*pieces, (text[done:], False)] if done < len(text) else pieces
+
+
+def _marks(folded: str, stems: list[str]) -> list[tuple[int, str]]:
+    return [(place, stems[index]) for place, index in _places(folded, stems)]

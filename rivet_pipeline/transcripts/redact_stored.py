@@ -37,6 +37,10 @@ from rivet_pipeline.transcripts.redact_tables import (
     TABLES,
     TAG_DECISIONS,
     TAGS,
+    WIKI_EXTRACTIONS,
+    WIKI_PATCHES,
+    WIKI_REVISIONS,
+    WIKI_TOPICS,
     Table,
     arguments,
     bound,
@@ -162,11 +166,26 @@ def redact_message(connection: Connection, message_id: UUID, rule: Rule, who: Wh
     run.table(TAGS, run.some(TAGS, "conversation_id = %s", [conversation]))
     theirs = "coalesce(before, after) ->> 'conversation_id' = %s::text"
     run.table(TAG_DECISIONS, run.some(TAG_DECISIONS, theirs, [str(conversation)]))
+    _redact_wiki(run, conversation)
     items = "item = ANY(ARRAY[%s, %s] || ARRAY(SELECT id::text FROM ros_summaries WHERE conversation_id = %s))"
     run.table(FAILURES, run.some(FAILURES, items, [str(message_id), str(conversation), conversation]))
     run.count_neighbours(conversation, message_id)
+    if rule.name == "whole" and apply:
+        # Sentences of the wiki quote the emptied summaries in parts that no pattern names.
+        for leaf in sorted(run.emptied - {message_id}):
+            connection.execute("SELECT ros_wiki_forget_leaf(%s)", [leaf])
     run.finish()
     return run.report
+
+
+def _redact_wiki(run: _Run, conversation: UUID) -> None:
+    """What the wiki made of the leaves of one conversation."""
+    leaves = "leaf_id IN (SELECT id FROM ros_summaries WHERE conversation_id = %s AND kind = 'leaf')"
+    pages = f"(SELECT topic_id FROM ros_wiki_patches WHERE {leaves})"  # noqa: S608 - a constant
+    run.table(WIKI_TOPICS, run.some(WIKI_TOPICS, f"id IN {pages}", [conversation]))
+    run.table(WIKI_PATCHES, run.some(WIKI_PATCHES, leaves, [conversation]))
+    run.table(WIKI_REVISIONS, run.some(WIKI_REVISIONS, f"topic_id IN {pages}", [conversation]))
+    run.table(WIKI_EXTRACTIONS, run.some(WIKI_EXTRACTIONS, leaves, [conversation]))
 
 
 class _Run:

@@ -66,6 +66,18 @@ SUMMARIES = Table(
 )
 REVISIONS = Table("ros_summary_revisions", key=("summary_id", "revision"), texts=("content",))
 FULL_TEXTS = Table("ros_full_texts", key=("message_id",), texts=("content", "tool_result"), values=("tool_args",))
+WIKI_TOPICS = Table(
+    "ros_wiki_topics",
+    key=("id",),
+    texts=("title", "search_text"),
+    values=("page",),
+    arrays=("aliases", "entities", "alias_keys", "keys"),
+    fixed=("slug",),
+    owner="topic",
+)
+WIKI_PATCHES = Table("ros_wiki_patches", key=("id",), texts=("title", "reason"), values=("payload",))
+WIKI_REVISIONS = Table("ros_wiki_revisions", key=("topic_id", "revision"), texts=("title",), values=("page",))
+WIKI_EXTRACTIONS = Table("ros_wiki_extractions", key=("leaf_id",), arrays=("mention_keys", "mentions"))
 FAILURES = Table("ros_failures", key=("stage", "item"), texts=("error",))
 TAGS = Table("ros_tags", key=("id",), texts=("tag_value", "display", "reason", "removal_reason"))
 TAG_VALUES = Table("ros_tag_taxonomy", key=("id",), texts=("tag_value", "alias_of", "display", "description"))
@@ -85,6 +97,10 @@ TABLES = (
     TAG_VALUES,
     TAG_DECISIONS,
     TAG_EXTRACTIONS,
+    WIKI_TOPICS,
+    WIKI_PATCHES,
+    WIKI_REVISIONS,
+    WIKI_EXTRACTIONS,
     FAILURES,
     IMPORT_FILES,
 )
@@ -109,6 +125,18 @@ EXEMPT: Mapping[tuple[str, str], str] = {
     ("ros_summaries", "content_tsv"): "generated from content",
     ("ros_summary_revisions", "model"): "a model's name",
     ("ros_summary_revisions", "input_hash"): "a hash",
+    ("ros_wiki_topics", "slug"): "identity, the page's address; reported when it matches",
+    ("ros_wiki_topics", "status"): "one of three words",
+    ("ros_wiki_topics", "content_tsv"): "generated from title and search_text",
+    ("ros_wiki_patches", "kind"): "one of three words",
+    ("ros_wiki_patches", "status"): "one of five words",
+    ("ros_wiki_patches", "decision"): "one of seven words",
+    ("ros_wiki_patches", "model"): "a model's name",
+    ("ros_wiki_patches", "decided_by"): "who decided",
+    ("ros_wiki_revisions", "cause"): "what made it, and who decided",
+    ("ros_wiki_redirects", "from_slug"): "identity, a page's former address",
+    ("ros_wiki_extractions", "model"): "a model's name",
+    ("ros_wiki_extractions", "outcome"): "one of three words",
     ("ros_embedding_models", "name"): "a model's name",
     ("ros_embeddings", "owner_kind"): "one of three words; the vectors of a changed text are deleted",
     ("ros_access", "kind"): "one of three words",

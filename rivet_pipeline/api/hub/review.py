@@ -1,0 +1,129 @@
+"""The review page: what waits for a person in one queue, accept and reject one or many, and the way back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+from starlette.datastructures import FormData
+
+from rivet_pipeline.api.hub.pages import CheckedForm, FromHub, HubRoute, Page, query_string, see_other, way_back
+from rivet_pipeline.api.hub.queue import Undo, Verdict, group, read_marks, read_undo
+from rivet_pipeline.api.hub.sign_in import ROOT
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.tags.log import undo as undo_tags
+from rivet_pipeline.tags.read import read_pending
+from rivet_pipeline.tags.review import decide as decide_tags
+from rivet_pipeline.wiki.read import TopicPage, read_topic
+from rivet_pipeline.wiki.review import PatchView, list_patches, reopen
+from rivet_pipeline.wiki.review import decide as decide_patches
+
+router = APIRouter(prefix=ROOT, route_class=HubRoute, include_in_schema=False)
+
+#: Who decides here. The hub has one token and so one person.
+BY = "hub"
+
+#: Sessions and patches of one page of the queue; what is decided makes room for more.
+_SESSIONS, _PATCHES = 15, 25
+
+#: The most things that one form decides about, so that the way back fits an address.
+_MOST_CHOSEN = 60
+
+
+@router.get("/review")
+def review_page(
+    page: FromHub,
+    done: Annotated[str | None, Query(max_length=8000)] = None,
+) -> Response:
+    """The queue, after a decision with what was decided and the way back."""
+    said, *marks = page.hub.unseal(done or "").split("\n")
+    return _queue(page, said=said or None, undo=read_undo(marks))
+
+
+def _queue(page: Page, *, said: str | None, undo: Undo | None) -> Response:
+    with page.resources.connection() as connection:
+        sessions = read_pending(connection, limit=_SESSIONS + 1)
+        patches, more_patches = list_patches(connection, limit=_PATCHES)
+        pages = _pages_of(connection, patches)
+    more = len(sessions) > _SESSIONS or more_patches is not None
+    return page.render(
+        "_review.html" if page.is_fragment else "review.html",
+        section="review",
+        groups=group(sessions[:_SESSIONS], patches, pages),
+        more=more,
+        said=said,
+        undo=undo.marks() if undo is not None else [],
+    )
+
+
+def _pages_of(connection: Connection, patches: list[PatchView]) -> dict[UUID, TopicPage]:
+    """The page of each patch. One that was to begin a page may find it there by now: it is looked for by its title."""
+    names = {patch.id: patch.slug or patch.title for patch in patches}
+    found = {name: read_topic(connection, name) for name in set(names.values())}
+    return {identity: topic for identity, name in names.items() if (topic := found[name]) is not None}
+
+
+@router.post("/review")
+def decide(page: FromHub, form: CheckedForm) -> Response:
+    """Accepts or rejects: one thing by its own button, or all that are chosen."""
+    verdict, marks = _asked(form)
+    chosen = read_marks(marks, verdict)
+    said, undo = "Nothing was chosen.", None
+    if chosen.tags or chosen.patches:
+        with page.resources.connection() as connection:
+            tags = decide_tags(connection, chosen.tags, by=BY)
+            patches = decide_patches(connection, chosen.patches, verdict, by=BY)
+        changed = tuple(outcome.id for outcome in patches if outcome.changed)
+        problems = [item.problem for item in tags.items if item.problem]
+        problems += [outcome.problem for outcome in patches if outcome.problem]
+        settled = len(marks) - len(problems)
+        said = " ".join(
+            [
+                f"{'Accepted' if verdict == 'accept' else 'Rejected'} {max(settled, 0)}.",
+                *(f"{problem[:1].upper()}{problem[1:]}." for problem in problems[:2]),
+            ]
+        )
+        undo = Undo(tags.decision, changed, verdict)
+    return _after(page, form, said, undo if undo is not None and undo.marks() else None)
+
+
+def _asked(form: FormData) -> tuple[Verdict, list[str]]:
+    """A button of one thing names it; the buttons below name the verdict, and the chosen things are ticked."""
+    verdicts: tuple[Verdict, Verdict] = ("accept", "reject")
+    for verdict in verdicts:
+        one = form.get(verdict)
+        if isinstance(one, str) and one:
+            marks = [one] if one != "chosen" else [mark for mark in form.getlist("item") if isinstance(mark, str)]
+            if len(marks) > _MOST_CHOSEN:
+                raise InvalidInputError("item", f"at most {_MOST_CHOSEN} are decided at once; choose fewer")
+            return verdict, marks
+    raise InvalidInputError("accept", "name what to accept or to reject")
+
+
+@router.post("/review/undo")
+def undo(page: FromHub, form: CheckedForm) -> Response:
+    """Takes the last decision back: what it decided waits again."""
+    wanted = read_undo(mark for mark in form.getlist("undo") if isinstance(mark, str))
+    if wanted is None:
+        raise InvalidInputError("undo", "names no decision; load the page again")
+    with page.resources.connection() as connection:
+        if wanted.tags is not None:
+            undo_tags(connection, wanted.tags, by=BY)
+        if wanted.verdict == "accept":
+            decide_patches(connection, wanted.patches, "revert", by=BY)
+        reopen(connection, wanted.patches)
+    return _after(page, form, "Taken back: it waits again.", None)
+
+
+def _after(page: Page, form: FormData, said: str, undo: Undo | None) -> Response:
+    """The queue as it is now for htmx; for a browser alone the page it came from."""
+    if page.is_fragment:
+        return _queue(page, said=said, undo=undo)
+    following = way_back(form.get("next"))
+    if following not in {ROOT, f"{ROOT}/review"}:
+        return see_other(following)
+    marks = [] if undo is None else undo.marks()
+    return see_other(f"{ROOT}/review{query_string(done=page.hub.seal(chr(10).join([said, *marks])))}")

@@ -1,0 +1,177 @@
+"""The search page, which is the hub's start: what was asked, what was found and why it stands where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, get_args
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+from markupsafe import Markup
+from pydantic import BaseModel, BeforeValidator, Field
+
+from rivet_pipeline.api.hub.pages import FromHub, HubRoute, Page
+from rivet_pipeline.api.hub.sign_in import ROOT
+from rivet_pipeline.api.hub.texts import tidy
+from rivet_pipeline.api.hub.times import Clock
+from rivet_pipeline.api.times import period
+from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.retrieval.conversation import known_agents, list_conversations
+from rivet_pipeline.retrieval.scoring import PROFILE
+from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.snippets import mark_words
+from rivet_pipeline.retrieval.types import Hit, Mode, Scope, SearchRequest
+from rivet_pipeline.retrieval.windows import WINDOWS
+
+router = APIRouter(route_class=HubRoute, include_in_schema=False)
+
+_SCOPES = (("both", "everything"), ("messages", "messages"), ("summaries", "summaries"))
+_MODES = (("hybrid", "words and meaning"), ("fts", "words"), ("vector", "meaning"))
+_RECENT = 20
+
+
+def _absent(value: object) -> object:
+    """A form sends what was left out as a blank."""
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _known(value: object, known: tuple[str, ...]) -> object:
+    return value if value in known else known[0]
+
+
+class Asked(BaseModel):
+    """What the search form sends. An unknown scope or mode is the first one: an address may be old."""
+
+    q: Annotated[str | None, BeforeValidator(_absent)] = Field(None, max_length=2000)
+    agent: Annotated[str | None, BeforeValidator(_absent)] = Field(None, max_length=200)
+    window: Annotated[str | None, BeforeValidator(_absent)] = Field(None, max_length=100)
+    scope: Annotated[Scope, BeforeValidator(lambda value: _known(value, ("both", *get_args(Scope))))] = "both"
+    mode: Annotated[Mode, BeforeValidator(lambda value: _known(value, get_args(Mode)))] = "hybrid"
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePart:
+    """One part of a score, 0 to 1, and its weight."""
+
+    label: str
+    value: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class HitView:
+    """A hit as the page shows it."""
+
+    id: UUID
+    source: str
+    label: str
+    title: str
+    agent: str
+    when: Markup
+    link: str
+    parts: list[tuple[str, bool]]
+    score: float
+    why: list[ScorePart]
+    kept: str
+    conversation_id: UUID
+    message_count: int | None
+
+
+def hit_view(query: str, hit: Hit, clock: Clock) -> HitView:
+    """What the page shows of a hit; its link leads to the place in the conversation."""
+    parts = hit.parts
+    why = [
+        ScorePart("words", parts.text, PROFILE.text),
+        ScorePart("meaning", parts.semantic, PROFILE.semantic),
+        ScorePart("freshness", parts.temporal, PROFILE.temporal),
+        ScorePart("importance", parts.importance, PROFILE.importance),
+    ]
+    whole = sum(part.value * part.weight for part in why)
+    share = hit.score / whole if whole else 1.0
+    is_summary = hit.source == "summary"
+    return HitView(
+        id=hit.id,
+        source=hit.source,
+        label=f"{hit.kind} summary" if is_summary else hit.tool_name or hit.role or hit.kind,
+        title=hit.title or hit.session_key,
+        agent=hit.agent,
+        when=clock.span(hit.earliest_at or hit.created_at, hit.created_at)
+        if is_summary
+        else clock.stamp(hit.created_at),
+        link=f"{ROOT}/s/{hit.id}" if is_summary else f"{ROOT}/m/{hit.id}",
+        parts=mark_words(query, tidy(hit.snippet) if is_summary else hit.snippet),
+        score=hit.score,
+        why=why,
+        kept="" if share > 0.99 else f"{share:.0%} of the sum is kept: it is noise, a stub or only faintly alike.",
+        conversation_id=hit.conversation_id,
+        message_count=hit.message_count,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a search answered."""
+
+    hits: list[HitView]
+    degraded: str | None
+    reason: str | None
+
+
+@router.get(ROOT)
+def search_page(asked: Annotated[Asked, Query()], page: FromHub) -> Response:
+    """The start page, or what a search found."""
+    problem = None
+    results = None
+    with page.resources.connection() as connection:
+        agents = known_agents(connection)
+        recent = [] if asked.q else list_conversations(connection, agent=asked.agent, limit=_RECENT)
+    if asked.q:
+        try:
+            results = _search(asked, asked.q, page)
+        except InvalidInputError as error:
+            problem = str(error)
+    return page.render(
+        "search.html",
+        status=400 if problem else 200,
+        section="search",
+        asked=asked,
+        agents=agents,
+        windows=WINDOWS,
+        scopes=_SCOPES,
+        modes=_MODES,
+        problem=problem,
+        results=results,
+        recent=recent,
+        effect=_effect(asked.mode),
+        advice=_advice(asked),
+    )
+
+
+def _search(asked: Asked, query: str, page: Page) -> Results:
+    since, before = period(None, None, asked.window, zone=page.resources.zone, now=datetime.now(UTC))
+    request = SearchRequest(
+        query=query, mode=asked.mode, scope=asked.scope, limit=20, agent=asked.agent, since=since, before=before
+    )
+    with page.resources.connection() as connection:
+        response = search(connection, request, embed_query=page.resources.vectors.on(connection))
+    page.resources.accesses.record(response.hits)
+    return Results([hit_view(query, hit, page.clock) for hit in response.hits], response.degraded, response.reason)
+
+
+def _effect(mode: Mode) -> str:
+    if mode == "vector":
+        return "Nothing could be looked for by meaning; choose words instead."
+    return "Results are found and ranked by words alone."
+
+
+def _advice(asked: Asked) -> str:
+    narrowed = [
+        name
+        for name, value in (("agent", asked.agent), ("time", asked.window), ("scope", asked.scope != "both"))
+        if value
+    ]
+    if narrowed:
+        return f"Try it without the filter on {' and '.join(narrowed)}."
+    return "Try fewer or other words; identifiers are found whole and in parts."

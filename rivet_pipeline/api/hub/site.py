@@ -1,0 +1,18 @@
+"""Puts the hub into the application: every page's routes, in order, and what they share."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from rivet_pipeline.api.hub import conversation, frame, health, review, search, summaries, timeline, wiki
+from rivet_pipeline.api.hub.pages import Hub
+from rivet_pipeline.api.hub.sign_in import ROOT as ROOT
+from rivet_pipeline.settings import Settings
+
+
+def mount(app: FastAPI, settings: Settings) -> None:
+    """Adds the pages under `/hub`."""
+    app.state.hub = Hub(settings)
+    for module in (search, conversation, summaries, timeline, review, wiki, health, frame):
+        app.include_router(module.router)
+    app.include_router(frame.last)

@@ -1,0 +1,100 @@
+"""How subjects are named: slugs, folded keys, and what may be the title of a page. Pure functions."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from rivet_pipeline.summaries.signals import STOP_WORDS
+from rivet_pipeline.wiki.types import LONGEST_TITLE
+
+#: Characters of a slug, as the addresses of pages have them.
+LONGEST_SLUG = 80
+
+_LETTERS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "Æ": "ae", "œ": "oe", "ø": "o", "Ø": "o", "ł": "l", "đ": "d", "þ": "th"}
+)
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_WORD = re.compile(r"[^\W_]+", re.UNICODE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+#: What makes a title a sentence: somebody who speaks, a verb that is bent, an end that is none of a name.
+_SENTENCE = re.compile(
+    r"\b(?:i|we|you|he|she|they|it|is|are|was|were|am|has|have|had|will|would|should|must|can|could|does|did|don't"
+    r"|doesn't|didn't|please|let's|let us|ich|wir|ist|sind|war|wurde|wird|soll|muss)\b"
+    r"|[.!?;:,\u2026\u3002]\s*\Z|[\n\r\t]",
+    re.IGNORECASE,
+)
+_MOST_WORDS = 8
+
+
+def slugify(title: str) -> str:
+    """A title as an address: `receipt-scanner`. A title without Latin letters or digits gets a hash of itself."""
+    plain = unicodedata.normalize("NFKD", _CAMEL.sub(" ", title).translate(_LETTERS))
+    folded = "".join(character for character in plain if not unicodedata.combining(character)).casefold()
+    slug = re.sub(r"[^a-z0-9]+", "-", folded).strip("-")
+    if _CJK.search(title) or not slug:
+        digest = hashlib.sha256(unicodedata.normalize("NFKC", title).casefold().encode("utf-8", "replace")).hexdigest()
+        slug = f"{slug}-{digest[:8]}".strip("-") if slug else f"topic-{digest[:8]}"
+    if len(slug) <= LONGEST_SLUG:
+        return slug
+    digest = hashlib.sha256(slug.encode()).hexdigest()[:8]
+    return f"{slug[: LONGEST_SLUG - 9].rstrip('-')}-{digest}"
+
+
+def fold(name: str) -> str:
+    """A name as it is compared: `Fly.io Deploys` and `fly io deploy` are the same. Empty when nothing is left."""
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).translate(_LETTERS)).casefold()
+    words = _WORD.findall("".join(character for character in plain if not unicodedata.combining(character)))
+    if words:
+        words[-1] = stem(words[-1])
+    return " ".join(words)[:100].strip()
+
+
+def stem(word: str) -> str:
+    """A word without the ending of a plural."""
+    if len(word) > 3 and word.isascii() and word.isalpha() and not word.endswith(("ss", "us", "is")):
+        if word.endswith("ies"):
+            return f"{word[:-3]}y"
+        if word.endswith(("ches", "shes", "sses", "xes")):
+            return word[:-2]
+        return word.removesuffix("s")
+    return word
+
+
+def title_terms(title: str) -> list[str]:
+    """The words of a title that carry it, folded; stop words and lone signs left out."""
+    terms = dict.fromkeys(
+        stem(word)
+        for word in _WORD.findall(fold(_CAMEL.sub(" ", title)))
+        if word not in STOP_WORDS and (len(word) > 1 or _CJK.match(word))
+    )
+    return list(terms)
+
+
+def keys_of(title: str, names: Iterable[str]) -> list[str]:
+    """What identifies a page beside its own name: the words of its title, and the names it speaks of."""
+    keys = dict.fromkeys([*title_terms(title), *(fold(name) for name in names)])
+    return [key for key in keys if key]
+
+
+def tidy_title(text: str) -> str:
+    """A title on one line, without quotes around it, beginning with a capital where a plain word begins it."""
+    title = " ".join(text.split()).strip(" \"'`*#»«\u201c\u201d\u201e").strip()
+    first = title.split(" ", 1)[0]
+    if first.isascii() and first.isalpha() and first.islower() and " " in title:
+        title = title[0].upper() + title[1:]
+    return title
+
+
+def is_subject(title: str) -> bool:
+    """Whether a text can be the title of a page: a thing, and no sentence about it."""
+    return (
+        0 < len(title) <= LONGEST_TITLE
+        and len(title.split()) <= _MOST_WORDS
+        and _SENTENCE.search(title) is None
+        and _WORD.search(title) is not None
+        and bool(fold(title))
+    )

@@ -1,0 +1,197 @@
+"""Finds what a session is about in its title: the noun phrases, and of them the one that its text is about. Pure.
+
+There is no grammar here, only lists of the words at which a noun phrase ends, in English and German; a title in another
+language is cut at its signs alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, STOP_WORDS
+from rivet_pipeline.wiki.names import fold, is_subject, stem, tidy_title, title_terms
+
+_WORDS = files(__package__)
+
+#: Words at which a noun phrase ends, or before which it begins.
+_BOUNDARIES = (
+    frozenset(_WORDS.joinpath("boundary_words.txt").read_text(encoding="utf-8").split())
+    | STOP_WORDS
+    | HEADER_STOP_WORDS
+)
+
+#: Words that alone name no subject: of which of all the releases, plans and bugs is one to speak?
+_GENERIC = frozenset(_WORDS.joinpath("generic_words.txt").read_text(encoding="utf-8").split())
+
+#: Boundaries that are part of many names and end no phrase inside one.
+_KEPT = frozenset(
+    {"code", "test", "tests", "file", "files", "line", "error", "edit", "report", "review", "order", "note"}
+)
+
+#: Who stands before one of these only tells of the subject.
+_SPEECH = frozenset(
+    """reports report says said tells told asks asked writes wrote wants wanted thinks woke wakes""".split()  # noqa: SIM905
+)
+
+#: What stands behind one of these is said of the subject, or is somebody's.
+_ASIDE = frozenset(
+    """is are was were my your his her our their ist sind war mein dein sein ihr unser""".split()  # noqa: SIM905
+)
+
+#: Joins a phrase to the name behind it.
+_LINKS = frozenset({"of", "on", "for", "to", "in"})
+
+_SIGNS = r":;,!?()\[\]{}<>«»\"\u201c\u201d\u201e|\u2013\u2014\u2192"
+_TOKEN = re.compile(rf"[^\s{_SIGNS}]+|[{_SIGNS}]")
+_SIGN = re.compile(r"\A\W+\Z")
+_NUMBER = re.compile(r"\Av?\d[\d.:,%-]*\Z", re.IGNORECASE)
+_ADDRESS = re.compile(r"[/\\?=&@]|\.{2,}")
+_FILE = re.compile(r"\w\.[A-Za-z]\w{0,4}\Z")
+_ENDING = re.compile(r"(?:ly|ed)\Z")
+_NAMED = re.compile(r"[A-Z0-9]|\w[._-]\w")
+
+_MOST_WORDS = 4
+_MOST_CHUNKS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A noun phrase of a title. `link`: the word that joins it to the phrase before it.
+
+    `aside`: it only tells of the subject, is said of it, or belongs to somebody.
+    """
+
+    words: tuple[str, ...]
+    link: str | None = None
+    aside: bool = False
+
+    @property
+    def text(self) -> str:
+        """The phrase as it stands in the title."""
+        return " ".join(self.words)
+
+    @property
+    def generic(self) -> bool:
+        """Whether it names no subject by itself."""
+        return all(word.casefold() in _GENERIC or stem(word.casefold()) in _GENERIC for word in self.words)
+
+    @property
+    def named(self) -> bool:
+        """Whether it holds a name: a capital that no sentence begins with, a digit, a sign inside."""
+        return any(
+            _NAMED.search(word[1:]) or (place > 0 and word[:1].isupper()) for place, word in enumerate(self.words)
+        )
+
+
+def chunks(title: str) -> list[Chunk]:
+    """The noun phrases of a title, in order."""
+    found: list[Chunk] = []
+    current: list[str] = []
+    link: str | None = None
+    before = ""
+
+    def close(after: str = "") -> None:
+        nonlocal link, before
+        if current:
+            found.append(Chunk(tuple(current[:_MOST_WORDS]), link, aside=after in _SPEECH or before in _ASIDE))
+            current.clear()
+        link = after if after in _LINKS and found and not found[-1].aside else None
+        before = after
+
+    for token in _TOKEN.findall(title):
+        word = token.strip(".'\u2019`*_~-")
+        lower = word.casefold()
+        if not word or _SIGN.match(token) or _ADDRESS.search(token):
+            close()
+        elif _is_boundary(lower, first=not current):
+            if lower in {"the", "a", "an", "das", "der", "die", "dem", "den"} and not current:
+                continue
+            close(lower)
+        elif _NUMBER.match(word):
+            close()
+        else:
+            current.append(word)
+            if token.endswith("."):
+                close()
+    close()
+    return found[:_MOST_CHUNKS]
+
+
+def _is_boundary(word: str, *, first: bool) -> bool:
+    if "'s" in word or "\u2019s" in word:
+        return True
+    if word in _BOUNDARIES:
+        return first or word not in _KEPT
+    return not first and _ENDING.search(word) is not None and "-" not in word
+
+
+def subject_of(title: str, body: str, ran_in: Collection[str] = ()) -> tuple[str, tuple[str, ...]] | None:
+    """What a text under this title is about, and the title's other phrases; None when that can not be told.
+
+    Args:
+        title: The session's title, or its first words.
+        body: The text, in which the subject is spoken of more than what stands beside it.
+        ran_in: The names of the directory in which the session ran: of two equal phrases that one.
+    """
+    phrases = [chunk for chunk in chunks(title) if any(map(str.isalpha, chunk.text))]
+    if not phrases:
+        return None
+    spoken = _counts(body)
+    home = {fold(name) for name in ran_in}
+    first = next((place for place, chunk in enumerate(phrases) if not chunk.aside), -1)
+    best = max(
+        range(len(phrases)),
+        key=lambda place: (_score(phrases[place], spoken, home, first=place == first), -place),
+    )
+    text = _whole(phrases, best, spoken, home)
+    if text is None or not is_subject(text):
+        return None
+    used = set(title_terms(text))
+    others = tuple(chunk.text for chunk in phrases if not used & set(title_terms(chunk.text)) and not chunk.generic)
+    return tidy_title(text), others
+
+
+def _counts(body: str) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for word in re.findall(r"[^\W_]+", body.casefold()):
+        counts[stem(word)] = counts.get(stem(word), 0) + 1
+    return counts
+
+
+def _score(chunk: Chunk, spoken: dict[str, int], home: set[str], *, first: bool) -> float:
+    """How well a phrase names the subject. The first one that does not stand aside nearly always does."""
+    terms = title_terms(chunk.text)
+    if not terms:
+        return -10.0
+    score = sum(min(spoken.get(term, 0), 2) for term in terms) / len(terms)
+    score += (3.0 if first else 0.0) + (0.5 if len(terms) > 1 else 0.0)
+    score += 0.25 if fold(chunk.text) in home else 0.0
+    score -= 2.0 if any(_FILE.search(word) for word in chunk.words) else 0.0
+    return score - (4.0 if chunk.aside else 0.0) - (0.5 if chunk.generic else 0.0)
+
+
+def _whole(phrases: Sequence[Chunk], best: int, spoken: dict[str, int], home: set[str]) -> str | None:
+    """The phrase, with the name that makes it a subject where it is none by itself."""
+    chunk = phrases[best]
+    following = phrases[best + 1] if best + 1 < len(phrases) else None
+    short = chunk.generic or (len(chunk.words) == 1 and len(chunk.text) <= 3)
+    if following is not None and following.link is not None and (short or following.link == "of"):
+        return f"{chunk.text} {following.link} {following.text}"
+    if not chunk.generic:
+        return chunk.text
+    others = [other for other in phrases if not other.generic and not other.aside]
+    if not others:
+        return None
+    name = max(
+        others,
+        key=lambda other: (
+            other.text[:1].isupper(),
+            fold(other.text) not in home,
+            _score(other, spoken, set(), first=False),
+        ),
+    )
+    words = [word for word in chunk.words if word.casefold() not in {"day", "time", "times", "morning"}] or chunk.words
+    return f"{name.text} {' '.join(words).lower()}"

@@ -1,0 +1,634 @@
+"""The hub's pages over real HTTP, read without scripts: what they show, what they refuse, how they are protected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from rivet_pipeline.api.hub.sign_in import COOKIE
+from rivet_pipeline.db.embedded import EmbeddedServer
+from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.settings import Settings
+from rivet_pipeline_tests.api_server import module_store, running_api
+from rivet_pipeline_tests.hub_store import LITERALS, HubStore, fill_hub_store
+
+#: An id that nothing has.
+NOBODY = "4be0643f-1d98-573b-97cd-ca98a65347dd"
+
+TOKEN = "a-long-random-text-é"
+
+
+@pytest.fixture(scope="module")
+def store_url(server: EmbeddedServer) -> Iterator[str]:
+    with module_store(server, "hub_module") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def store(store_url: str) -> HubStore:
+    with connect(store_url) as connection:
+        return fill_hub_store(connection, store_url)
+
+
+@pytest.fixture(scope="module")
+def base(store_url: str, store: HubStore) -> Iterator[str]:
+    with running_api(Settings(timezone="Europe/Berlin"), store_url) as address:
+        yield address
+
+
+@pytest.fixture
+def client(base: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=base, timeout=30) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def closed_base(store_url: str, store: HubStore) -> Iterator[str]:
+    with running_api(Settings(api_token=SecretStr(TOKEN)), store_url) as address:
+        yield address
+
+
+@pytest.fixture
+def stranger(closed_base: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=closed_base, timeout=30) as opened:
+        yield opened
+
+
+class Reader(HTMLParser):
+    """A page's tags and its words."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+    def values(self, tag: str, name: str) -> list[str]:
+        return [attributes[name] or "" for found, attributes in self.tags if found == tag and name in attributes]
+
+
+def page(client: httpx.Client, path: str, **parameters: str | int) -> Reader:
+    answer = client.get(path, params=parameters or None, follow_redirects=True)
+    assert answer.status_code == 200, answer.text
+    return Reader(answer.text)
+
+
+def message_id(connection: Connection, event: str) -> str:
+    row = connection.execute("SELECT id FROM ros_messages WHERE event_id = %s", [event]).fetchone()
+    assert row is not None
+    return str(row["id"])
+
+
+def summary_id(connection: Connection, kind: str, store: HubStore) -> str:
+    row = connection.execute(
+        "SELECT id FROM ros_summaries WHERE kind = %s AND conversation_id = %s ORDER BY earliest_at LIMIT 1",
+        [kind, store.plain],
+    ).fetchone()
+    assert row is not None
+    return str(row["id"])
+
+
+@pytest.fixture
+def rows(store_url: str, store: HubStore) -> Iterator[Connection]:
+    with connect(store_url) as opened:
+        yield opened
+
+
+def every_page(store: HubStore, rows: Connection) -> list[str]:
+    return [
+        "/hub",
+        "/hub?q=sessions",
+        "/hub?q=hostile",
+        f"/hub/c/{store.plain}",
+        f"/hub/c/{store.hostile}",
+        f"/hub/s/{summary_id(rows, 'leaf', store)}",
+        f"/hub/m/{message_id(rows, 'long')}/text",
+        f"/hub/m/{message_id(rows, 'hc')}/text?part=tool_result",
+        "/hub/timeline",
+        "/hub/day/2026-03-02",
+        "/hub/health",
+        "/hub/review",
+        "/hub/wiki",
+        "/hub/wiki/session-store",
+        "/hub/wiki/session-store/history",
+        "/hub/keys",
+    ]
+
+
+def test_the_root_leads_to_the_hub(client: httpx.Client) -> None:
+    answer = client.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (307, "/hub")
+    assert client.get("/docs").status_code == 200
+
+
+def test_every_page_has_the_strict_policy_and_loads_only_its_own(
+    client: httpx.Client, store: HubStore, rows: Connection
+) -> None:
+    for path in every_page(store, rows):
+        answer = client.get(path)
+        assert answer.status_code == 200, (path, answer.text)
+        policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+        assert policy == {
+            "default-src": "'none'",
+            "script-src": "'self'",
+            "style-src": "'self'",
+            "img-src": "'self'",
+            "font-src": "'self'",
+            "connect-src": "'self'",
+            "form-action": "'self'",
+            "frame-ancestors": "'none'",
+            "base-uri": "'none'",
+        }
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+        read = Reader(answer.text)
+        loaded = read.values("script", "src") + read.values("img", "src") + read.values("link", "href")
+        assert loaded
+        assert all(address.startswith("/hub/static/") for address in loaded), path
+        assert sum(tag == "script" for tag, _ in read.tags) == 2
+        assert sum(tag == "h1" for tag, _ in read.tags) == 1, path
+        handlers = [
+            name for _, attributes in read.tags for name in attributes if name.startswith("on") or name == "style"
+        ]
+        assert handlers == []
+
+
+def test_every_link_of_a_page_leads_somewhere(client: httpx.Client, store: HubStore, rows: Connection) -> None:
+    links = set()
+    for path in every_page(store, rows):
+        links |= {link.partition("#")[0] for link in page(client, path).values("a", "href")}
+    inside = {link for link in links if link.startswith("/")}
+    assert len(inside) > 30
+    assert {link for link in links - inside if link and not link.startswith("http://127.0.0.1:3000")} == set()
+    for link in sorted(inside)[::3]:
+        assert client.get(link, follow_redirects=True).status_code == 200, link
+
+
+def test_a_hostile_transcript_is_text_everywhere(client: httpx.Client, store: HubStore, rows: Connection) -> None:
+    for path in (
+        f"/hub/c/{store.hostile}",
+        "/hub?q=hostile",
+        "/hub",
+        f"/hub/m/{message_id(rows, 'hc')}/text?part=tool_result",
+        f"/hub/m/{message_id(rows, 'hc')}/text?part=tool_args",
+        f"/hub/m/{message_id(rows, 'h1')}/text",
+    ):
+        answer = client.get(path)
+        read = Reader(answer.text)
+        assert "fire(" in read.words, path
+        assert not [tag for tag, _ in read.tags if tag in {"style", "iframe", "object", "base"}]
+        attributes = " ".join(
+            f"{name}={value}"
+            for _, found in read.tags
+            for name, value in found.items()
+            if name not in {"value", "title"}
+        )
+        assert "fire(" not in attributes, path
+        assert "javascript:" not in attributes
+        assert "evil.example" not in attributes
+        assert "\x1b" not in answer.text
+        assert "\u202e" not in answer.text
+
+
+def test_the_search_shows_hits_with_marks_and_reasons(client: httpx.Client) -> None:
+    read = page(client, "/hub", q="sessions postgres")
+    assert len(read.values("a", "data-open")) == 20
+    assert [tag for tag, _ in read.tags if tag == "mark"]
+    assert "Why this rank" in read.words
+    assert re.search("words\\s*[01][.]\\d\\d\\s*\N{MULTIPLICATION SIGN} 0[.]3", read.words)
+    assert "Sources (10 messages)" in page(client, "/hub", q="sessions postgres", scope="summaries").words
+    assert "Results are found and ranked by words alone." in read.words
+
+
+def test_the_filters_narrow_and_stay_chosen(client: httpx.Client) -> None:
+    read = page(client, "/hub", q="sessions", agent="codex<i>", scope="messages", mode="fts", window="")
+    chosen = [attributes.get("value") for tag, attributes in read.tags if tag == "option" and "selected" in attributes]
+    assert chosen == [None, "messages", "fts"]
+    assert "without the filter on agent and scope" in read.words
+    assert len(page(client, "/hub", q="postgres", scope="summaries").values("details", "hx-get")) > 3
+
+
+@pytest.mark.parametrize("odd", [{"scope": "all"}, {"mode": "magic"}, {"unknown": "1"}, {"q": " "}])
+def test_an_old_or_odd_address_still_gives_a_page(client: httpx.Client, odd: dict[str, str]) -> None:
+    assert client.get("/hub", params={"q": "sessions"} | odd).status_code == 200
+
+
+def test_what_is_wrong_is_said_on_a_page(client: httpx.Client) -> None:
+    answer = client.get("/hub", params={"q": "x", "window": "next year"})
+    assert answer.status_code == 400
+    assert "choose one of today" in Reader(answer.text).words
+    assert client.get("/hub", params={"q": "x" * 3000}).status_code == 400
+    assert "is no month" in Reader(client.get("/hub/timeline?month=<b>").text).words
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/hub/nowhere",
+        "/hub/c/none",
+        f"/hub/c/{NOBODY}",
+        f"/hub/m/{NOBODY}",
+        f"/hub/m/{NOBODY}/text",
+        f"/hub/s/{NOBODY}",
+        f"/hub/s/{NOBODY}/conversation",
+        "/hub/s/<script>",
+        "/hub/day/2026-02-31",
+        "/hub/wiki/nothing",
+        "/hub/wiki/nothing/history",
+        "/hub/static/nothing.css",
+        "/hub/static/..%2fpages.py",
+        "/hub/static/VENDORED.md",
+    ],
+)
+def test_what_is_not_there_is_a_page_that_says_so(client: httpx.Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "That did not work" in answer.text
+    assert "<script>" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "99999999999999999999"])
+def test_a_page_number_that_is_none(client: httpx.Client, store: HubStore, number: str) -> None:
+    assert client.get(f"/hub/c/{store.plain}", params={"page": number}).status_code in {200, 400}
+
+
+def test_a_conversation_is_read_in_pages(client: httpx.Client, store: HubStore) -> None:
+    first = page(client, f"/hub/c/{store.plain}")
+    assert "Page 1 of 3" in first.words
+    assert "Question 0:" in first.words
+    assert "times in Europe/Berlin" in first.words
+    assert "10:00 CET" in first.words
+    assert len(first.values("article", "id")) == 60
+    last = page(client, f"/hub/c/{store.plain}", page=1000)
+    assert "Page 3 of 3" in last.words
+    assert len(last.values("article", "id")) == 10
+    assert "Part 128 keeps them" in last.words
+
+
+def test_tool_calls_and_thinking_are_folded_and_long_texts_cut(client: httpx.Client, store: HubStore) -> None:
+    html = client.get(f"/hub/c/{store.plain}").text
+    call = html.split("psql -c")[0].rsplit("<article", 1)[1]
+    assert "<details>" in call
+    assert "Bash" in call
+    thought = html.split("I wonder about the port.")[0].rsplit("<article", 1)[1]
+    assert "<details>" in thought
+    assert "Show all 13,500 characters" in html
+    assert "<strong>not</strong>" in html
+
+
+def test_the_whole_of_a_long_text_is_a_page_and_a_fragment(client: httpx.Client, rows: Connection) -> None:
+    path = f"/hub/m/{message_id(rows, 'long')}/text"
+    whole = client.get(path)
+    assert whole.text.count("A long report.") == 900
+    assert "<html" in whole.text
+    part = client.get(path, headers={"HX-Request": "true"})
+    assert part.text.count("A long report.") == 900
+    assert "<html" not in part.text
+    assert "HX-Request" in part.headers["vary"]
+    assert client.get(path, params={"part": "metadata"}).status_code == 400
+    assert "13,500 characters, from 13,000" in Reader(client.get(path, params={"offset": 13_000}).text).words
+
+
+def test_a_message_and_its_summary_lead_to_each_other(client: httpx.Client, store: HubStore, rows: Connection) -> None:
+    late = message_id(rows, "a100")
+    answer = client.get(f"/hub/m/{late}")
+    assert answer.headers["location"] == f"/hub/c/{store.plain}?page=2#m-{late}"
+    read = page(client, f"/hub/c/{store.plain}", page=2)
+    leaf_links = [link for link in read.values("a", "href") if link.startswith("#s-")]
+    assert set(leaf_links) <= {f"#{identity}" for identity in read.values("details", "id")}
+    assert len(leaf_links) == 60
+    leaf = leaf_links[0].removeprefix("#s-")
+    summary = page(client, f"/hub/s/{leaf}")
+    assert [link for link in summary.values("a", "class") if link == "jump"]
+    back = client.get(f"/hub/s/{leaf}/conversation").headers["location"]
+    assert re.fullmatch(rf"/hub/c/{store.plain}\?page=[12]#s-{leaf}", back)
+
+
+def test_a_branch_names_its_leaves_and_every_line_its_message(
+    client: httpx.Client, store: HubStore, rows: Connection
+) -> None:
+    branch = summary_id(rows, "branch", store)
+    read = page(client, f"/hub/s/{branch}")
+    assert "Made of 8 summaries" in read.words
+    jumps = [attributes["href"] for tag, attributes in read.tags if tag == "a" and attributes.get("class") == "jump"]
+    lines = sum(tag == "p" and (attributes.get("class") or "").startswith("line") for tag, attributes in read.tags)
+    assert lines > 3
+    assert len(jumps) == lines
+    known = {str(row["id"]) for row in rows.execute("SELECT id FROM ros_messages").fetchall()}
+    assert {str(jump).removeprefix("/hub/m/") for jump in jumps} <= known
+
+
+def test_the_timeline_shows_days_and_how_far_they_are(client: httpx.Client) -> None:
+    read = page(client, "/hub/timeline")
+    assert "March 2026" in read.words
+    assert "2 conversations, 141 messages" in read.words
+    assert read.values("a", "href").count("/hub/day/2026-03-02") == 2
+    assert "messages: 3 pending" in read.words or "messages: 2 pending" in read.words
+    assert "Nothing began in February 2026" in page(client, "/hub/timeline", month="2026-02").words
+
+
+@pytest.mark.parametrize("month", ["0001-01", "9999-12", "2022-11"])
+def test_the_calendar_has_two_ends(client: httpx.Client, month: str) -> None:
+    assert client.get("/hub/timeline", params={"month": month}).status_code == 200
+
+
+def test_a_day_names_its_stages_with_their_partition_in_dagster(client: httpx.Client) -> None:
+    read = page(client, "/hub/day/2026-03-02")
+    assert "http://127.0.0.1:3000/assets/leaf_summaries?view=partitions&partition=2026-03-02" in read.values(
+        "a", "href"
+    )
+    assert re.search(r"leaf summaries\s*14", read.words)
+    assert "noise" in read.words
+    assert "None began on this day" in page(client, "/hub/day/2026-03-03").words
+    assert client.get("/hub/day/0001-01-01").status_code == 200
+
+
+def test_health_puts_alerts_first(client: httpx.Client, rows: Connection) -> None:
+    assert "no embedding model serves" in page(client, "/hub/health").words.partition("Queues")[0]
+    rows.execute(
+        """INSERT INTO ros_failures (stage, item, cause, error, day, next_attempt_at)
+           VALUES ('leaf_summaries', 'x', 'content', 'would <b>rather</b> not', '2026-03-02', NULL)"""
+    )
+    try:
+        answer = client.get("/hub/health")
+        read = Reader(answer.text)
+        assert read.words.index("leaf_summaries: 1 items fail") < read.words.index("Queues")
+        assert "would <b>rather</b> not" in read.words
+        assert "No evaluation of the search has been recorded yet." in read.words
+        assert "svg" in {tag for tag, _ in read.tags}
+        assert "leaf summaries: 1 failing" in page(client, "/hub/timeline").words
+        assert "given up" in page(client, "/hub/day/2026-03-02").words
+    finally:
+        rows.execute("DELETE FROM ros_failures")
+
+
+def test_files_are_kept_by_a_browser_for_as_long_as_they_are_the_same(client: httpx.Client) -> None:
+    address = page(client, "/hub").values("link", "href")[1]
+    answer = client.get(address)
+    assert answer.headers["content-type"].startswith("text/css")
+    assert "immutable" in answer.headers["cache-control"]
+    assert client.get("/hub/static/hub.css").headers["cache-control"] == "no-cache"
+
+
+def form_token(read: Reader) -> str:
+    return next(
+        str(attributes["value"])
+        for tag, attributes in read.tags
+        if tag == "input" and attributes.get("name") == "form_token"
+    )
+
+
+def test_the_appearance_is_kept_in_a_cookie(client: httpx.Client) -> None:
+    token = form_token(page(client, "/hub/health"))
+    answer = client.post("/hub/theme", data={"theme": "dark", "next": "/hub/health", "form_token": token})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/hub/health")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert page(client, "/hub/health").values("html", "data-theme") == ["dark"]
+    client.post("/hub/theme", data={"theme": "neon", "next": "https://evil.example", "form_token": token})
+    assert page(client, "/hub").values("html", "data-theme") == ["auto"]
+
+
+@pytest.mark.parametrize("sent", [None, "", "0" * 64, "é"])
+def test_a_form_without_our_token_is_refused(client: httpx.Client, sent: str | None) -> None:
+    data = {"theme": "dark"} | ({} if sent is None else {"form_token": sent})
+    answer = client.post("/hub/theme", data=data)
+    assert answer.status_code == 403
+    assert "out of date" in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_form_with_files_or_of_another_origin_is_refused(client: httpx.Client) -> None:
+    token = form_token(page(client, "/hub"))
+    files = client.post("/hub/theme", files={"form_token": (None, token), "theme": ("a.txt", b"dark")})
+    assert files.status_code == 415
+    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
+        answer = client.post("/hub/theme", data={"theme": "dark", "form_token": token}, headers=headers)
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
+    framed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+    assert client.get("/hub", headers=framed).status_code == 403
+    assert client.get("/hub", headers={"Host": "evil.example"}).status_code == 421
+
+
+def test_a_stranger_is_led_to_the_sign_in_page_and_back(stranger: httpx.Client) -> None:
+    answer = stranger.get("/hub/day/2026-03-02?page=1")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/hub/sign-in?next=/hub/day/2026-03-02%3Fpage%3D1"
+    read = page(stranger, answer.headers["location"])
+    assert "RIVETOS_API_TOKEN" in read.words
+    sent = {"form_token": form_token(read), "next": "/hub/day/2026-03-02?page=1"}
+    wrong = stranger.post("/hub/sign-in", data=sent | {"token": "guess"})
+    assert wrong.status_code == 403
+    assert "That is not the token." in wrong.text
+    assert "guess" not in wrong.text
+    right = stranger.post("/hub/sign-in", data=sent | {"token": TOKEN})
+    assert (right.status_code, right.headers["location"]) == (303, "/hub/day/2026-03-02?page=1")
+    cookie = right.headers["set-cookie"]
+    assert TOKEN not in cookie
+    assert {"HttpOnly", "Path=/hub", "SameSite=strict"} <= set(cookie.split("; "))
+    assert "Monday, 2 March 2026" in page(stranger, right.headers["location"]).words
+
+
+def test_the_cookie_opens_pages_only_and_signing_out_ends_it(stranger: httpx.Client) -> None:
+    read = page(stranger, "/hub/sign-in")
+    stranger.post("/hub/sign-in", data={"form_token": form_token(read), "token": TOKEN})
+    assert stranger.cookies.get(COOKIE)
+    here = page(stranger, "/hub/health")
+    value = stranger.cookies.get(COOKIE) or ""
+    assert stranger.get("/api/memory/stats", headers={"Cookie": f"{COOKIE}={value}"}).status_code == 401
+    # A form token of before the signing in is of no use after it.
+    assert stranger.post("/hub/theme", data={"form_token": form_token(read)}).status_code == 403
+    assert stranger.post("/hub/sign-out", data={"form_token": form_token(here)}).status_code == 303
+    assert stranger.get("/hub/health").status_code == 303
+
+
+def test_nothing_but_the_sign_in_page_is_open(stranger: httpx.Client, store: HubStore) -> None:
+    for path in ("/hub", f"/hub/c/{store.plain}", "/hub/nowhere", "/hub/keys"):
+        assert stranger.get(path).status_code == 303
+    assert stranger.post("/hub/theme", data={}).status_code == 401
+    assert stranger.get("/hub", headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert stranger.get("/hub", headers=[(b"Authorization", f"Bearer {TOKEN}".encode())]).status_code == 200
+    assert stranger.get("/hub/static/hub.css").status_code == 200
+    assert stranger.get("/hubris").status_code == 401
+
+
+@pytest.fixture
+def own(database_url: str) -> Iterator[tuple[httpx.Client, HubStore, Connection]]:
+    """A hub over a store that the test may change."""
+    with connect(database_url) as connection:
+        store = fill_hub_store(connection, database_url)
+        with (
+            running_api(Settings(), database_url) as address,
+            httpx.Client(base_url=address, timeout=30, follow_redirects=True) as opened,
+        ):
+            yield opened, store, connection
+
+
+def marks(read: Reader, literal: str) -> list[str]:
+    """The marks of the queue's accept buttons that stand for a tag, or all when nothing is named."""
+    found = [
+        str(attributes["value"])
+        for tag, attributes in read.tags
+        if tag == "button" and attributes.get("name") == "accept" and attributes.get("value") != "chosen"
+    ]
+    order = re.findall(r"topic:subject-\d(?= it)", re.sub(r"\s+", " ", read.words))
+    return [mark for mark, shown in zip(found, order, strict=False) if literal in {shown, "all"}]
+
+
+def statuses(connection: Connection) -> dict[str, str]:
+    rows = connection.execute("SELECT tag_key || ':' || tag_value AS literal, status FROM ros_tags").fetchall()
+    return {row["literal"]: row["status"] for row in rows}
+
+
+def test_tags_are_decided_one_or_many_and_taken_back(own: tuple[httpx.Client, HubStore, Connection]) -> None:
+    client, _, connection = own
+    read = page(client, "/hub/review")
+    token = form_token(read)
+    [mark] = marks(read, LITERALS[3])
+    answer = client.post("/hub/review", data={"form_token": token, "accept": mark})
+    assert "Accepted 1." in answer.text
+    assert statuses(connection)[LITERALS[3]] == "accepted"
+    several = marks(Reader(answer.text), "all")[:4]
+    answer = client.post("/hub/review", data={"form_token": token, "reject": "chosen", "item": several})
+    assert "Rejected 4." in answer.text
+    assert sorted(statuses(connection).values()).count("rejected") == 4
+    back = Reader(answer.text)
+    undo = [
+        str(attributes["value"]) for tag, attributes in back.tags if tag == "input" and attributes.get("name") == "undo"
+    ]
+    answer = client.post("/hub/review/undo", data={"form_token": token, "undo": undo})
+    assert "Taken back: it waits again." in answer.text
+    assert sorted(statuses(connection).values()).count("suggested") == 9
+    # The same decision can not be taken back twice, and nobody's newer one is overwritten.
+    assert client.post("/hub/review/undo", data={"form_token": token, "undo": undo}).status_code == 409
+    answer = client.post("/hub/review", data={"form_token": token, "reject": mark})
+    assert "Rejected 0. It has changed since" in answer.text
+    assert statuses(connection)[LITERALS[3]] == "accepted"
+
+
+def test_a_patch_is_a_diff_and_is_decided_and_taken_back(own: tuple[httpx.Client, HubStore, Connection]) -> None:
+    client, _, connection = own
+    answer = client.get("/hub/review")
+    read = Reader(answer.text)
+    assert "said again" in read.words
+    assert "<script>fire(8)</script> is never run." in read.words
+    assert [tag for tag, _ in read.tags if tag == "ins"]
+    token = form_token(read)
+    patch = next(value for value in read.values("input", "value") if value.startswith("patch "))
+
+    def status() -> str:
+        row = connection.execute(
+            "SELECT status FROM ros_wiki_patches WHERE id = %s", [patch.partition(" ")[2]]
+        ).fetchone()
+        assert row is not None
+        return str(row["status"])
+
+    for verdict, after in (("accept", "applied"), ("reject", "rejected")):
+        answer = client.post("/hub/review", data={"form_token": token, verdict: patch})
+        assert status() == after
+        undo = [value for value in Reader(answer.text).values("input", "value") if value.startswith(f"{verdict} ")]
+        client.post("/hub/review/undo", data={"form_token": token, "undo": undo})
+        assert status() == "proposed"
+
+
+def test_the_queue_comes_as_a_fragment_for_htmx(own: tuple[httpx.Client, HubStore, Connection]) -> None:
+    client, _, _ = own
+    read = page(client, "/hub/review")
+    [mark] = marks(read, LITERALS[0])
+    answer = client.post(
+        "/hub/review", data={"form_token": form_token(read), "accept": mark}, headers={"HX-Request": "true"}
+    )
+    assert answer.text.lstrip().startswith('<div id="review">')
+    assert 'data-say="Accepted 1."' in answer.text
+    assert LITERALS[0] not in marks(Reader(answer.text), "all")
+
+
+def test_a_tag_is_decided_beside_its_conversation(own: tuple[httpx.Client, HubStore, Connection]) -> None:
+    client, store, connection = own
+    here = f"/hub/c/{store.plain}?page=2"
+    read = page(client, here)
+    assert "10 proposed tags to review" in read.words
+    mark = read.values("button", "value")
+    chosen = next(value for value in mark if value.startswith("tag "))
+    answer = client.post("/hub/review", data={"form_token": form_token(read), "accept": chosen, "next": here})
+    assert str(answer.url).endswith(here)
+    assert "9 proposed tags to review" in Reader(answer.text).words
+    assert sorted(statuses(connection).values()).count("accepted") == 1
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"accept": "everything"},
+        {"accept": "tag 1.1"},
+        {"accept": f"patch {NOBODY}; drop"},
+        {"accept": "chosen", "item": [f"patch {NOBODY}"] * 70},
+    ],
+)
+def test_a_form_that_names_nothing_of_the_queue_is_refused(client: httpx.Client, form: dict[str, str]) -> None:
+    read = page(client, "/hub/review")
+    answer = client.post("/hub/review", data={"form_token": form_token(read)} | form)
+    assert answer.status_code == 400
+    assert client.post("/hub/review/undo", data={"form_token": form_token(read), "undo": "x"}).status_code == 400
+
+
+def test_another_page_can_not_put_words_into_the_queue(client: httpx.Client) -> None:
+    assert "Click" not in page(client, "/hub/review", done="Q2xpY2sgaGVyZQ.00").words
+    assert page(client, "/hub/review", done="é").words
+
+
+def test_what_is_gone_is_said_and_nothing_is_chosen_is_no_error(client: httpx.Client) -> None:
+    token = form_token(page(client, "/hub/review"))
+    answer = client.post("/hub/review", data={"form_token": token, "accept": "chosen"}, follow_redirects=True)
+    assert "Nothing was chosen." in answer.text
+    answer = client.post("/hub/review", data={"form_token": token, "accept": f"patch {NOBODY}"}, follow_redirects=True)
+    assert "Accepted 0. There is no such patch." in Reader(answer.text).words
+
+
+def test_a_wiki_page_names_the_source_of_every_sentence(client: httpx.Client) -> None:
+    read = page(client, "/hub/wiki/session-store")
+    assert "Sessions live in Postgres." in read.words
+    cited = {link for link in read.values("a", "href") if link.startswith("#source-")}
+    assert cited
+    assert cited <= {f"#{identity}" for identity in read.values("li", "id")}
+    assert [link for link in read.values("a", "href") if link.startswith("/hub/s/")]
+    assert "Version 2" in page(client, "/hub/wiki/session-store/history").words
+    overview = page(client, "/hub/wiki")
+    assert "Kelpie server" in overview.words
+    assert "1 page, each sentence" in overview.words
+    assert "Session store" in page(client, "/hub/wiki", q="where do sessions live").words
+    assert "No page was found" in page(client, "/hub/wiki", q="zebra").words
+
+
+def test_an_empty_store_says_what_to_do(database_url: str) -> None:
+    with running_api(Settings(), database_url) as address, httpx.Client(base_url=address, timeout=30) as opened:
+        assert "The memory is empty" in page(opened, "/hub").words
+        for path in ("/hub?q=anything", "/hub/timeline", "/hub/health", "/hub/review", "/hub/wiki"):
+            assert opened.get(path).status_code == 200
+
+
+def test_a_store_that_is_away_is_a_page_that_says_so(server: EmbeddedServer, database_url: str) -> None:
+    name = database_url.partition("?")[0].rpartition("/")[2]
+    with running_api(Settings(), database_url) as address, connect(server.url("postgres")) as admin:
+        admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false")
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        answer = httpx.get(f"{address}/hub", timeout=60)
+        assert answer.status_code == 503
+        assert "The database can not be reached" in answer.text
+        assert answer.headers["retry-after"] == "5"
+        admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.retrieval.filters import statement
+from rivet_pipeline.retrieval.filters import TAG_FILTER, read_tag, statement, tag_values, tagged_conversations
 from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, BrowseResponse
 
 #: The fewest and most messages of one page.
@@ -24,14 +24,17 @@ def browse(connection: Connection, request: BrowseRequest, *, max_limit: int = M
 
     A cursor continues after the last message of its page, so rows that are added meanwhile make no message appear
     twice or go missing. `include_tools=False` leaves tool traffic out (role tool, or a tool's name) unless a tool is
-    asked for by name. Raises `InvalidInputError` for a cursor that is not one of ours or runs the other way.
+    asked for by name. Raises `InvalidInputError` for a cursor that is not one of ours or runs the other way, and
+    for a tag that is not `key:value`.
     """
     limit = max(MIN_LIMIT, min(max_limit, request.limit))
     after_at, after_seq = _read_cursor(request)
     direction = "DESC" if request.newest_first else "ASC"
     text = sql.SQL(statement("browse")).format(
-        beyond=sql.SQL("<" if request.newest_first else ">"), direction=sql.SQL(direction)
+        beyond=sql.SQL("<" if request.newest_first else ">"), direction=sql.SQL(direction), tag=TAG_FILTER
     )
+    tag = None if request.tag is None else read_tag(request.tag)
+    tagged = None if tag is None else tagged_conversations(connection, tag)
     rows = connection.execute(
         text,
         {
@@ -46,7 +49,8 @@ def browse(connection: Connection, request: BrowseRequest, *, max_limit: int = M
             "after_at": after_at,
             "after_seq": after_seq,
             "limit": limit + 1,
-        },
+        }
+        | tag_values(tag, tagged),
         prepare=False,
     ).fetchall()
     messages = [BrowsedMessage(**row) for row in rows[:limit]]

@@ -10,6 +10,7 @@ WHERE (%(agent)s::text IS NULL OR m.agent = %(agent)s::text)
        OR m.conversation_id IN (SELECT id FROM ros_conversations WHERE session_hash = md5(%(session_key)s::text)::uuid))
   AND (%(since)s::timestamptz IS NULL OR m.created_at >= %(since)s::timestamptz)
   AND (%(before)s::timestamptz IS NULL OR m.created_at < %(before)s::timestamptz)
+  AND {tag}
   AND NOT (%(without_tools)s AND (m.role = 'tool' OR m.tool_name IS NOT NULL))
   AND (%(after_at)s::timestamptz IS NULL
        OR (m.created_at, m.seq) {beyond} (%(after_at)s::timestamptz, %(after_seq)s::bigint))

@@ -142,7 +142,8 @@ def _is_small(
     values: dict[str, Any],
 ) -> bool:
     """Whether the filters leave few rows; asked only where an index can answer that quickly."""
-    if source != "message" or not (request.agent or request.since or request.before):
+    narrow = request.agent or request.since or request.before or request.tagged is not None
+    if source != "message" or not narrow:
         return False
     row = connection.execute(
         _SCOPE_SIZE,

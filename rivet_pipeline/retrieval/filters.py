@@ -90,7 +90,7 @@ def read_tag(text: str) -> str:
 
 
 def tagged_conversations(connection: Connection, tag: str) -> tuple[UUID, ...] | None:
-    """The conversations that carry a tag, None when they are more than `FEW_TAGGED`: then the tag itself is asked for."""
+    """The conversations that carry a tag; None when they are more than `FEW_TAGGED`: then it is asked for itself."""
     rows = connection.execute(
         "SELECT id FROM ros_tagged_conversations(%s) AS t (id) LIMIT %s", [tag, FEW_TAGGED + 1]
     ).fetchall()

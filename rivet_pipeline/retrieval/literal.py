@@ -16,7 +16,7 @@ _MARKS = "[\u0300-\u036f]*"
 
 #: Letters that stand for two, and letters that have no decomposition; as the analyser's dictionary has them.
 _PAIRS = {"ss": "ßẞ", "ae": "æÆ", "oe": "œŒ"}
-_ALONE = {"o": "øØ", "d": "đĐ", "l": "łŁ", "i": "ı", "h": "ħĦ"}
+_ALONE = {"o": "øØ", "d": "đĐ", "l": "łŁ", "i": "\u0131", "h": "ħĦ"}
 _SINGLE = {letter: pair for pair, letters in _PAIRS.items() for letter in letters}
 
 

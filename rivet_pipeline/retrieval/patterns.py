@@ -119,7 +119,7 @@ def sources(request: SearchRequest) -> Iterable[Source]:
 
 
 def literal_of(text: str) -> Pattern:
-    """A text to look for as it stands; of `%`, `_`, `\\` and all other signs none has a meaning."""
+    """A text to look for as it stands: no sign in it has a meaning."""
     if len(text) <= LONGEST_FOLDED:
         return Pattern(literal_pattern(text), "expression")
     return Pattern(text, "letters")
@@ -194,7 +194,7 @@ def find_exact(connection: Connection, request: SearchRequest, *, wanted: int, p
     Found by the identifiers' own index wherever they stand. None for a query without an identifier of several parts.
     Runs in a transaction of the caller's.
     """
-    row = connection.execute("SELECT ros_identifier_keys(%s) AS keys", [request.query]).fetchone()
+    row = connection.execute("SELECT ros_identifiers(%s, NULL) AS keys", [request.query]).fetchone()
     if row is None or not row["keys"]:
         return Found()
     deadline = time.monotonic() + profile.pattern_seconds
@@ -253,7 +253,7 @@ def _too_slow(profile: Profile) -> str:
 
 
 def _ask(connection: Connection, query: bytes, values: dict[str, Any], deadline: float) -> list[dict[str, Any]] | None:
-    """The statement's rows, None when the time is up. Raises `InvalidInputError` with the engine's words on a pattern."""
+    """The statement's rows; None when the time is up. Raises `InvalidInputError` for an expression that is none."""
     milliseconds = int(1000 * (deadline - time.monotonic()))
     if milliseconds <= 0:
         return None

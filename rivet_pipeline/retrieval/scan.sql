@@ -9,6 +9,6 @@ WITH block AS MATERIALIZED (
     ORDER BY {at} DESC, {alias}.seq DESC
     LIMIT %(rows)s
 )
-SELECT (SELECT count(*) FROM block) AS rows, b.at, b.seq,
-       ARRAY(SELECT seq FROM block WHERE {match_content} OR {match_result} ORDER BY at DESC, seq DESC) AS seqs
-FROM block AS b ORDER BY b.at, b.seq LIMIT 1
+SELECT (SELECT count(*) FROM block) AS rows, last.at, last.seq,
+       ARRAY(SELECT b.seq FROM block AS b WHERE {match_content} OR {match_result} ORDER BY b.at DESC, b.seq DESC) AS seqs
+FROM block AS last ORDER BY last.at, last.seq LIMIT 1

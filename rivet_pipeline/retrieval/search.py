@@ -141,7 +141,7 @@ def _search_texts(
         scored += [replace(one, score=scoring.lift_verbatim(one.score, literal)) for one in ranked]
     hits = _place_snippets(connection, _read_hits(connection, request.query, scored[: request.limit]), scored, pattern)
     reason = None if hits else f"no text{_within(request)} holds {_WANTED[request.mode]}"
-    return SearchResponse(request.query, hits, found.partial, reason)
+    return SearchResponse(request.query, hits, None, reason, found.partial)
 
 
 def _by_words(connection: Connection, request: SearchRequest, now: datetime, profile: Profile) -> set[_Key]:
@@ -195,6 +195,7 @@ def _search(
         similarities = vector.nearest(connection, side.model, side.query, request, wanted=wanted).similarities
     literal = scoring.looks_literal(request.query)
     texts = lexical.TextScores()
+    partial: str | None = None
     if request.mode != "vector":
         parsed = lexical.parse_query(connection, request.query)
         if not parsed.terms:
@@ -209,7 +210,7 @@ def _search(
         if literal:
             wanted = max(profile.lexical_kept, 4 * request.limit)
             exact = patterns.find_exact(connection, request, wanted=wanted, profile=profile)
-            side = replace(side, degraded="; ".join(filter(None, (side.degraded, exact.partial))) or None)
+            partial = exact.partial
         texts = lexical.score_texts(
             connection,
             parsed,
@@ -222,7 +223,7 @@ def _search(
     keys = list(dict.fromkeys([*texts.scores, *similarities]))
     scored = _score(connection, request, keys, texts, similarities, side, literal=literal, now=now, profile=profile)
     hits = _read_hits(connection, request.query, scored)
-    return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side))
+    return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side), partial)
 
 
 def _why_nothing(request: SearchRequest, side: _Vector) -> str:

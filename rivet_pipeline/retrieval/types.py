@@ -74,13 +74,15 @@ class Hit:
 class SearchResponse:
     """The hits, best first, and what was not used to find them.
 
-    `degraded`: why the vector arm is missing, or how far back the texts themselves were looked through.
+    `degraded`: why the vector arm is missing. `partial`: how far the texts themselves were read, where that is not to
+    their end.
     """
 
     query: str
     hits: list[Hit]
     degraded: str | None = None
     reason: str | None = None
+    partial: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from rivet_pipeline.api.models import (
     StatsQuery,
 )
 from rivet_pipeline.api.times import period
-from rivet_pipeline.errors import NotFoundError
+from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.retrieval.browse import browse
 from rivet_pipeline.retrieval.lineage import Budget, read_lineage
 from rivet_pipeline.retrieval.search import search
@@ -34,9 +34,10 @@ router = APIRouter(prefix="/api/memory", tags=["memory"])
 
 @router.get("/search", summary="Find messages and summaries")
 def search_memory(query: Annotated[SearchQuery, Query()], resources: FromApp) -> SearchAnswer:
-    """Finds by words and by meaning, best first, in one list.
+    """Finds by words and by meaning, best first, in one list; with `mode` also by reading the texts themselves.
 
-    `degraded` says when meaning could not be used, and why. An answer without results carries a `reason`.
+    `degraded` says when meaning could not be used, and why, or how far back texts were read. An answer without results
+    carries a `reason`. An expression that Postgres can not take, or not in time, is a 400.
     """
     since, before = period(query.since, query.before, query.window, zone=resources.zone, now=datetime.now(UTC))
     request = SearchRequest(
@@ -49,11 +50,15 @@ def search_memory(query: Annotated[SearchQuery, Query()], resources: FromApp) ->
         conversation_id=query.conversation_id,
         since=since,
         before=before,
+        tag=query.tag,
     )
     with resources.connection() as connection:
-        response = search(connection, request, embed_query=resources.vectors.on(connection))
+        try:
+            response = search(connection, request, embed_query=resources.vectors.on(connection))
+        except InvalidInputError as error:
+            raise InvalidInputError("q" if error.field == "query" else error.field, error.problem) from error
     resources.accesses.record(response.hits)
-    return search_answer(request, response, explain=query.explain)
+    return search_answer(request, response, explain=query.explain, zone=resources.zone.key)
 
 
 @router.get("/browse", summary="List messages by time")
@@ -70,13 +75,14 @@ def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) ->
         conversation_id=query.conversation_id,
         since=since,
         before=before,
+        tag=query.tag,
         limit=query.limit,
         newest_first=query.order == "desc",
         include_tools=query.include_tools,
         cursor=query.cursor,
     )
     with resources.connection() as connection:
-        return browse_answer(browse(connection, request))
+        return browse_answer(request, browse(connection, request), zone=resources.zone.key)
 
 
 @router.get("/lineage/{id}", summary="Trace a summary to its words, or a message to its summaries")

@@ -176,7 +176,7 @@ def find(
         until = reading if source == asked[-1] else time.monotonic() + (reading - time.monotonic()) / 3
         scans[source] = _scan(connection, source, request, pattern, wanted, until)
         literal.update((source, seq) for seq in scans[source].seqs)
-    if not literal and not any(scan.rows or scan.complete for scan in scans.values()):
+    if not literal and any(scan.rows == 0 and not scan.complete for scan in scans.values()):
         raise _bad(_too_slow(profile))
     similar: dict[Key, float] = {}
     if similar_too and len(literal) < request.limit:

@@ -66,6 +66,13 @@ class Settings(BaseSettings):
         validation_alias="RIVETOS_TIMEZONE",
         description="The IANA zone in which times are shown and named windows (`today`, `yesterday`) are cut.",
     )
+    workspace: Annotated[Path | None, NoDecode] = Field(
+        default=None,
+        validation_alias="RIVETOS_WORKSPACE",
+        description="The folder of the files that every turn's context begins with: `SOUL.md`, `IDENTITY.md`, "
+        "`USER.md`, `AGENTS.md`, `TOOLS.md`, `MEMORY.md`, `memory/YYYY-MM-DD.md`. Unset: `workspace` in "
+        "`RIVETOS_HOME`.",
+    )
     capture_max_body: int = Field(
         default=1024 * 1024,
         ge=1024,
@@ -268,6 +275,7 @@ class Settings(BaseSettings):
 
     @field_validator(
         "home",
+        "workspace",
         "capture_spool",
         "claude_home",
         "codex_home",
@@ -303,6 +311,11 @@ class Settings(BaseSettings):
     def spool_folder(self) -> Path:
         """The folder in which captures wait while the API is away."""
         return self.capture_spool or self.home / "capture-spool"
+
+    @property
+    def workspace_folder(self) -> Path:
+        """The folder of the workspace files; it need not exist."""
+        return self.workspace or self.home / "workspace"
 
     @property
     def capture_url(self) -> str:

@@ -112,6 +112,7 @@ def browse_answer(request: BrowseRequest, response: BrowseResponse, *, zone: str
             for message in response.messages
         ],
         next_cursor=response.next_cursor,
+        previous_cursor=response.previous_cursor,
     )
 
 

@@ -16,7 +16,7 @@ from rivet_pipeline.api.dependencies import open_resources
 from rivet_pipeline.api.docs_page import DOCS_CSP, render_docs
 from rivet_pipeline.api.models import NoQuery
 from rivet_pipeline.api.problems import PROBLEM_RESPONSES, RequestBoundary, install_handlers
-from rivet_pipeline.api.routes import capture, conversations, health, memory, tools
+from rivet_pipeline.api.routes import capture, context, conversations, health, memory, tools
 from rivet_pipeline.api.security import BodyLimit, Guard, check_bind
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.errors import RivetError
@@ -71,7 +71,7 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     app.add_middleware(BodyLimit, limit=settings.capture_max_body, smaller=tools.body_limits())
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(RequestBoundary)
-    for module in (capture, memory, conversations, health):
+    for module in (capture, memory, context, conversations, health):
         app.include_router(module.router)
     app.include_router(tools.make_router(settings))
 

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-import psycopg
 from fastapi import Depends, Request
-from psycopg_pool import PoolTimeout
 
 from rivet_pipeline.api.models import EmbeddingsHealth
 from rivet_pipeline.api.problems import Refusal
@@ -23,6 +21,7 @@ from rivet_pipeline.models.factory import build_embedder
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval.access import AccessRecorder
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
+from rivet_pipeline.retrieval.synthesis import Synthesizer
 from rivet_pipeline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -73,6 +72,7 @@ class Resources:
     vectors: QueryVectors
     accesses: AccessRecorder
     probe: EmbeddingProbe
+    synthesizer: Synthesizer
 
     @property
     def zone(self) -> ZoneInfo:
@@ -93,7 +93,14 @@ def open_resources(settings: Settings, url: str) -> Iterator[Resources]:
     Raises `RivetError` when the store can not be reached or a model is named only in part.
     """
     with open_pool(url, max_size=POOL_SIZE, application_name="rivet-api") as pool:
-        resources = Resources(settings, pool, QueryVectors(settings), AccessRecorder(), EmbeddingProbe(settings))
+        resources = Resources(
+            settings,
+            pool,
+            QueryVectors(settings),
+            AccessRecorder(),
+            EmbeddingProbe(settings),
+            Synthesizer.of(settings),
+        )
         stop = threading.Event()
         behind = threading.Thread(target=_work_behind, args=(stop, resources), name="behind", daemon=True)
         behind.start()
@@ -109,20 +116,13 @@ def _work_behind(stop: threading.Event, resources: Resources) -> None:
 
     Looks at the embedding model first, so that one that lives in this process is loaded before somebody searches.
     """
-    resources.probe.look()
-    while not stop.wait(FLUSH_SECONDS):
-        _flush(resources)
-    _flush(resources)
-
-
-def _flush(resources: Resources) -> None:
-    if not len(resources.accesses):
-        return
     try:
-        with resources.connection() as connection:
-            resources.accesses.flush(connection)
-    except (psycopg.Error, PoolTimeout) as error:
-        _log.warning("accesses wait for the store: %s", " ".join(str(error).split()))
+        resources.probe.look()
+    except Exception:
+        _log.exception("the embedding model could not be looked at")
+    while not stop.wait(FLUSH_SECONDS):
+        resources.accesses.write_behind(resources.connection)
+    resources.accesses.write_behind(resources.connection)
 
 
 async def _resources(request: Request) -> Resources:

@@ -224,11 +224,12 @@ class BrowseQuery(_Period):
     tool_name: Filter | None = None
     conversation_id: UUID | None = None
     tag: Filter | None = Field(None, description=_TAG, examples=["project:shop"])
+    session_key: Filter | None = Field(None, description="The conversations of this session key, whatever the agent.")
     limit: int = Field(50, ge=1, le=200)
     order: Literal["desc", "asc"] = Field("desc", description="Newest first, or oldest first.")
     include_tools: bool = Field(True, description="false leaves out what tools said.")
     cursor: str | None = Field(
-        None, description="`nextCursor` of the page before; leave the other filters as they were."
+        None, description="`nextCursor` or `previousCursor` of another page; leave the other filters as they were."
     )
 
 
@@ -236,7 +237,7 @@ class SessionMessagesQuery(_Query):
     """The parameters of a session's listing."""
 
     limit: int = Field(200, ge=1, le=1000)
-    cursor: str | None = Field(None, description="`nextCursor` of the page before.")
+    cursor: str | None = Field(None, description="`nextCursor` or `previousCursor` of another page.")
 
 
 class StatsQuery(_Query):
@@ -330,10 +331,14 @@ class BrowsedAnswer(_Answer):
 
 
 class BrowseAnswer(_Answer):
-    """One page of messages; `nextCursor` asks for the next one and is null at the end."""
+    """One page of messages; `nextCursor` asks for the next one and is null at the end.
+
+    `previousCursor` asks for the one before and is null at the beginning.
+    """
 
     messages: list[BrowsedAnswer]
     next_cursor: str | None
+    previous_cursor: str | None
     period: PeriodAnswer
 
 

@@ -41,13 +41,16 @@ def browse_command(
     tool_name: Annotated[str | None, typer.Option("--tool", help="Only calls of this tool.")] = None,
     conversation: Conversation = None,
     tag: Tag = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="KEY", help="Only the conversations of this session key.")
+    ] = None,
     since: Since = None,
     before: Before = None,
     window: Window = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="How many messages at most.")] = 50,
     order: Annotated[Literal["desc", "asc"], typer.Option(help="Newest first, or oldest first.")] = "desc",
     tools: Annotated[bool, typer.Option("--tools/--no-tools", help="With or without what tools said.")] = True,
-    cursor: Annotated[str | None, typer.Option(help="Continue after a former page, as it says at its end.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Continue at another page, as one says at its end.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show whole texts.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -65,6 +68,7 @@ def browse_command(
         role=role,
         tool_name=not_blank("tool", tool_name),
         conversation_id=conversation,
+        session_key=not_blank("session", session),
         since=lower,
         before=upper,
         tag=not_blank("tag", tag),
@@ -95,8 +99,9 @@ def _print(request: BrowseRequest, response: BrowseResponse, zone: ZoneInfo, *, 
         out.print()
     if not response.messages:
         out.print(Text("No message in this listing. Widen the period, or leave filters out."))
-    elif response.next_cursor is not None:
-        out.print(Text(f"More: the same command with --cursor {visible(response.next_cursor)}", style="dim"))
+    for words, cursor in (("More", response.next_cursor), ("Back", response.previous_cursor)):
+        if cursor is not None:
+            out.print(Text(f"{words}: the same command with --cursor {visible(cursor)}", style="dim"))
 
 
 def _heading(message: BrowsedMessage, zone: ZoneInfo) -> Text:

@@ -24,6 +24,7 @@ COMMANDS = {
     "import": ("import_", "import_command", "Read transcripts from files and folders into the memory."),
     "watch": ("watch", "watch_command", "Follow the harnesses' sessions as they are written, until Ctrl-C."),
     "search": ("search", "search_command", "Find messages and summaries by words and by meaning."),
+    "context": ("context", "context_command", "Print what an agent is given of its memory at a turn."),
     "browse": ("browse", "browse_command", "List messages by time, newest first."),
     "stats": ("stats", "stats_command", "Show what the memory holds and what waits for the pipeline."),
     "redact": ("redact", "redact_command", "Take a secret out of what is stored."),

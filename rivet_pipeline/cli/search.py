@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
@@ -11,6 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rivet_pipeline.api.answers import search_answer
+from rivet_pipeline.api.context_answers import unfolded_answer
 from rivet_pipeline.cli.options import (
     Agent,
     AsJson,
@@ -23,13 +25,31 @@ from rivet_pipeline.cli.options import (
     not_blank,
     read_period,
 )
-from rivet_pipeline.cli.output import console, error_console, highlighted, local_time, one_line, print_json, short_id
+from rivet_pipeline.cli.output import (
+    console,
+    error_console,
+    highlighted,
+    local_time,
+    one_line,
+    print_json,
+    short_id,
+    visible,
+)
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.store import open_store
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.retrieval.access import AccessRecorder
+from rivet_pipeline.retrieval.expand import (
+    DEFAULT_CHARACTERS,
+    MAX_CHARACTERS,
+    MIN_CHARACTERS,
+    Expansion,
+    Expansions,
+    expand_hits,
+)
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
 from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.synthesis import Synthesis, Synthesizer
 from rivet_pipeline.retrieval.types import Hit, SearchRequest, SearchResponse
 from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.transcripts.cleaning import clean_text
@@ -59,6 +79,15 @@ def search_command(
     since: Since = None,
     before: Before = None,
     window: Window = None,
+    expand: Annotated[
+        bool, typer.Option("--expand", help="Unfold the best summaries to their children and messages.")
+    ] = False,
+    expand_chars: Annotated[
+        int, typer.Option(min=MIN_CHARACTERS, max=MAX_CHARACTERS, help="How much of them at most, in characters.")
+    ] = DEFAULT_CHARACTERS,
+    synthesize: Annotated[
+        bool, typer.Option("--synthesize", help="Add an answer by the configured chat model, made of the hits alone.")
+    ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -83,31 +112,46 @@ def search_command(
         before=upper,
         tag=not_blank("tag", tag),
     )
-    try:
-        response = _ask(settings, request)
-    except InvalidInputError as error:
-        raise typer.BadParameter(error.problem, param_hint=_OPTIONS.get(error.field, error.field)) from None
-    if as_json:
-        print_json(
-            search_answer(request, response, explain=explain, zone=settings.timezone).model_dump(
-                mode="json", by_alias=True
-            )
-        )
-    else:
-        _print(request, response, zone, explain=explain)
-
-
-def _ask(settings: Settings, request: SearchRequest) -> SearchResponse:
-    vectors, accesses = QueryVectors(settings), AccessRecorder()
+    wanted = expand_chars if expand else None
     with open_store(settings) as url, connect(url, application_name="rivet-search") as connection:
-        response = search(connection, request, embed_query=vectors.on(connection))
+        vectors, accesses = QueryVectors(settings), AccessRecorder()
+        try:
+            response = search(connection, request, embed_query=vectors.on(connection))
+        except InvalidInputError as error:
+            raise typer.BadParameter(error.problem, param_hint=_OPTIONS.get(error.field, error.field)) from None
+        expansions = (
+            None if wanted is None else expand_hits(connection, response.query, response.hits, characters=wanted)
+        )
+        if not as_json:
+            _print(request, response, expansions, zone, explain=explain)
+        synthesis = _synthesis(settings, response, expansions) if synthesize else None
+        if as_json:
+            answer = unfolded_answer(
+                search_answer(request, response, explain=explain, zone=settings.timezone), expansions, synthesis
+            )
+            print_json(answer.model_dump(mode="json", by_alias=True))
+        elif synthesis is not None:
+            _print_synthesis(synthesis)
+        # What was shown is counted, and nobody waits for that.
         accesses.record(response.hits)
-        accesses.flush(connection)
-    return response
+        accesses.write_behind(lambda: nullcontext(connection))
 
 
-def _print(request: SearchRequest, response: SearchResponse, zone: ZoneInfo, *, explain: bool) -> None:
+def _synthesis(settings: Settings, response: SearchResponse, expansions: Expansions | None) -> Synthesis:
+    unfolded = () if expansions is None else expansions.expansions
+    return Synthesizer.of(settings).answer(response.query, response.hits, unfolded)
+
+
+def _print(
+    request: SearchRequest,
+    response: SearchResponse,
+    expansions: Expansions | None,
+    zone: ZoneInfo,
+    *,
+    explain: bool,
+) -> None:
     out = console()
+    unfolded = {} if expansions is None else {one.summary: one for one in expansions.expansions}
     for note in filter(None, (response.degraded, response.partial)):
         error_console().print(Text(f"Note: {one_line(note)}.", style="yellow"))
     for rank, hit in enumerate(response.hits, start=1):
@@ -122,9 +166,39 @@ def _print(request: SearchRequest, response: SearchResponse, zone: ZoneInfo, *, 
                     style="dim",
                 )
             )
+        if hit.id in unfolded:
+            _print_expansion(unfolded[hit.id], request.query, zone)
         out.print()
     if not response.hits:
         out.print(Text(_guidance(request, response)))
+    elif expansions is not None and expansions.reason is not None:
+        error_console().print(Text(f"Note: nothing was unfolded: {one_line(expansions.reason)}.", style="yellow"))
+
+
+def _print_expansion(expansion: Expansion, query: str, zone: ZoneInfo) -> None:
+    out = console()
+    for item in expansion.items:
+        if item.source == "summary":
+            who = f"{item.kind} summary of {item.message_count} messages"
+        else:
+            who = f"{item.agent}/{item.role}" + (f" [tool: {item.tool_name}]" if item.tool_name else "")
+        line = Text(f"{local_time(item.created_at, zone)}  {one_line(who, 80)}  {short_id(item.id)}", style="dim")
+        out.print(Padding(line, (0, 0, 0, 6), expand=False))
+        out.print(Padding(highlighted(one_line(item.text), query), (0, 0, 0, 8), expand=False))
+    left = expansion.total - len(expansion.items) - expansion.repeated
+    if left:
+        out.print(Text(f"      {left:,} more: rivet memory lineage {expansion.summary}", style="dim"))
+
+
+def _print_synthesis(synthesis: Synthesis) -> None:
+    if synthesis.answer is None:
+        error_console().print(Text(f"Note: no answer in words: {one_line(synthesis.reason or '')}.", style="yellow"))
+        return
+    out = console()
+    out.print(Text(f"Answer by {one_line(synthesis.model or '', 80)}, from the hits alone:", style="bold"))
+    out.print(Text(visible(synthesis.answer)))
+    for citation in synthesis.citations:
+        out.print(Text(f"  #{citation.mark}  {citation.source} {citation.id}", style="dim"))
 
 
 def _heading(rank: int, hit: Hit, zone: ZoneInfo) -> Text:

@@ -1,12 +1,18 @@
 """Which rows were used: gathered in memory, written behind in batches, never on the search path.
 
-Injecting context is no access and must not be recorded here: what surfaces by itself would keep surfacing.
+Only what a search returned to somebody who asked counts. A listing, a figure, what a hit was unfolded to and the
+context of a turn are no access and must not be recorded here: what surfaces by itself would keep surfacing.
+
+A process that is killed loses the accesses of its last seconds, and a store that is away for long those beyond the
+buffer: counts are a hint to ranking, and no word of the transcript.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -14,6 +20,12 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.scoring import PROFILE
 from rivet_pipeline.retrieval.types import Hit, Source
+
+_log = logging.getLogger(__name__)
+
+#: The longest that writing one batch may take, in milliseconds: a lock on the table must not hold up the writer, and
+#: with it the end of the process.
+_FLUSH_TIMEOUT_MS = 5_000
 
 
 class AccessRecorder:
@@ -29,6 +41,7 @@ class AccessRecorder:
         self._lock = threading.Lock()
         self._waiting: dict[tuple[Source, UUID], tuple[int, datetime]] = {}
         self._dropped = 0
+        self._away = False
 
     @property
     def dropped(self) -> int:
@@ -71,6 +84,7 @@ class AccessRecorder:
         ordered = sorted(batch.items(), key=lambda item: (item[0][0], item[0][1].bytes))
         try:
             with connection.transaction():
+                connection.execute("SELECT set_config('statement_timeout', %s, true)", [str(_FLUSH_TIMEOUT_MS)])
                 connection.execute(
                     statement("write_access"),
                     {
@@ -87,3 +101,28 @@ class AccessRecorder:
                     self._add(row, count, at)
             raise
         return len(ordered)
+
+    def write_behind(self, connect: Callable[[], AbstractContextManager[Connection]]) -> int:
+        """Flushes on a connection of its own, if anything waits, and never raises: returns how many rows were written.
+
+        What can not be written waits for the next time. A store that is away is logged once, and once more when it is
+        back.
+        """
+        if not len(self):
+            return 0
+        try:
+            with connect() as connection:
+                written = self.flush(connection)
+        except Exception as error:
+            # Whatever it is: the thread that writes behind must outlive it.
+            if not self._away:
+                self._away = True
+                _log.warning(
+                    "accesses are not counted while the store can not take them: %s",
+                    " ".join(f"{error or type(error).__name__}".split()),
+                )
+            return 0
+        if self._away:
+            self._away = False
+            _log.warning("accesses are counted again; %d were lost since the start", self._dropped)
+        return written

@@ -1,12 +1,13 @@
-"""Messages in the order in which they were said: total order, filters, pages by an opaque cursor."""
+"""Messages in the order in which they were said: total order, filters, pages by an opaque cursor, forwards and back."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, LiteralString
 
 from psycopg import sql
 
@@ -18,63 +19,110 @@ from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, Browse
 #: The fewest and most messages of one page.
 MIN_LIMIT, MAX_LIMIT = 1, 200
 
+#: By what is asked for. The conversations of a session are looked up first and named to the index; a tool's name is
+#: compared with its indexed beginning too (migration 0017).
+_FILTERS: dict[str, LiteralString] = {
+    "agent": "m.agent = %(agent)s::text",
+    "role": "m.role = %(role)s::text",
+    "tool_name": "left(m.tool_name, 200) = left(%(tool_name)s::text, 200) AND m.tool_name = %(tool_name)s::text",
+    "conversation_id": "m.conversation_id = %(conversation_id)s::uuid",
+    "session_key": """m.conversation_id = ANY (ARRAY(
+        SELECT id FROM ros_conversations
+        WHERE session_hash = md5(%(session_key)s::text)::uuid AND session_key = %(session_key)s::text))""",
+    "since": "m.created_at >= %(since)s::timestamptz",
+    "before": "m.created_at < %(before)s::timestamptz",
+}
+_WITHOUT_TOOLS = "NOT (m.role = 'tool' OR m.tool_name IS NOT NULL)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a page begins: beyond one message of the listing, towards its end (`next`) or back to its beginning."""
+
+    at: datetime
+    seq: int
+    newest_first: bool
+    towards: Literal["next", "previous"]
+
 
 def browse(connection: Connection, request: BrowseRequest, *, max_limit: int = MAX_LIMIT) -> BrowseResponse:
     """One page of messages, ordered by `(created_at, seq)`; `limit` is cut to 1 to `max_limit`.
 
-    A cursor continues after the last message of its page, so rows that are added meanwhile make no message appear
-    twice or go missing. `include_tools=False` leaves tool traffic out (role tool, or a tool's name) unless a tool is
-    asked for by name. Raises `InvalidInputError` for a cursor that is not one of ours or runs the other way, and
-    for a tag that is not `key:value`.
+    A cursor continues beyond the last message of its page, or before the first, so rows that are added meanwhile make
+    no message appear twice or go missing; a row that is added on the way appears where its time puts it. On the first
+    page there is no way back, and beyond the last none on. `include_tools=False` leaves tool traffic out (role tool, or
+    a tool's name) unless a tool is asked for by name. Raises `InvalidInputError` for a cursor that is not one of ours
+    or runs the other way, and for a tag that is not `key:value`.
     """
     limit = max(MIN_LIMIT, min(max_limit, request.limit))
-    after_at, after_seq = _read_cursor(request)
-    direction = "DESC" if request.newest_first else "ASC"
+    place = _read_cursor(request)
+    back = place is not None and place.towards == "previous"
+    # Going back, the page is read from its far end.
+    descending = request.newest_first is not back
     text = sql.SQL(statement("browse")).format(
-        beyond=sql.SQL("<" if request.newest_first else ">"), direction=sql.SQL(direction), tag=TAG_FILTER
+        filters=_filters(request, place, descending=descending), direction=sql.SQL("DESC" if descending else "ASC")
     )
     tag = None if request.tag is None else read_tag(request.tag)
-    tagged = None if tag is None else tagged_conversations(connection, tag)
-    rows = connection.execute(
-        text,
-        {
-            "agent": request.agent,
-            "role": request.role,
-            "tool_name": request.tool_name,
-            "conversation": request.conversation_id,
-            "session_key": request.session_key,
-            "since": request.since,
-            "before": request.before,
-            "without_tools": not request.include_tools and request.tool_name is None,
-            "after_at": after_at,
-            "after_seq": after_seq,
-            "limit": limit + 1,
-        }
-        | tag_values(tag, tagged),
-        prepare=False,
-    ).fetchall()
+    values = {name: getattr(request, name) for name in _FILTERS} | {"limit": limit + 1}
+    if place is not None:
+        values |= {"at": place.at, "seq": place.seq}
+    if tag is not None:
+        values |= tag_values(tag, tagged_conversations(connection, tag))
+    # Not prepared: a plan for any value is none for this one.
+    rows = connection.execute(text, values, prepare=False).fetchall()
     messages = [BrowsedMessage(**row) for row in rows[:limit]]
     more = len(rows) > limit
-    return BrowseResponse(messages, _write_cursor(messages[-1], request.newest_first) if more else None)
+    if back:
+        messages.reverse()
+    before, after = (more, True) if back else (place is not None, more)
+    return BrowseResponse(
+        messages,
+        next_cursor=cursor_after(messages[-1], request.newest_first) if messages and after else None,
+        previous_cursor=_cursor_before(messages[0], request.newest_first) if messages and before else None,
+    )
 
 
-def _write_cursor(last: BrowsedMessage, newest_first: bool) -> str:
-    value = [last.created_at.isoformat(), last.seq, newest_first]
+def _filters(request: BrowseRequest, place: _Place | None, *, descending: bool) -> sql.Composable:
+    wanted: list[sql.Composable] = [
+        sql.SQL(text) for name, text in _FILTERS.items() if getattr(request, name) is not None
+    ]
+    if request.tag is not None:
+        wanted.append(TAG_FILTER)
+    if not request.include_tools and request.tool_name is None:
+        wanted.append(sql.SQL(_WITHOUT_TOOLS))
+    if place is not None:
+        beyond = sql.SQL("<" if descending else ">")
+        wanted.append(
+            sql.SQL("(m.created_at, m.seq) {beyond} (%(at)s::timestamptz, %(seq)s::bigint)").format(beyond=beyond)
+        )
+    return sql.SQL("\n  AND ").join(wanted) if wanted else sql.SQL("true")
+
+
+def cursor_after(last: BrowsedMessage, newest_first: bool) -> str:
+    """The cursor of the page that begins after a message, for who showed less than a page."""
+    return _write_cursor([last.created_at.isoformat(), last.seq, newest_first])
+
+
+def _cursor_before(first: BrowsedMessage, newest_first: bool) -> str:
+    return _write_cursor([first.created_at.isoformat(), first.seq, newest_first, "previous"])
+
+
+def _write_cursor(value: list[Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
-def _read_cursor(request: BrowseRequest) -> tuple[datetime | None, int | None]:
+def _read_cursor(request: BrowseRequest) -> _Place | None:
     if request.cursor is None:
-        return None, None
+        return None
     try:
         padded = request.cursor + "=" * (-len(request.cursor) % 4)
         value: Any = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
         at, seq, newest_first = datetime.fromisoformat(value[0]), value[1], value[2]
-        sound = at.tzinfo is not None and type(seq) is int and abs(seq) < 2**63 and len(value) == 3
+        sound = at.tzinfo is not None and type(seq) is int and abs(seq) < 2**63 and value[3:] in ([], ["previous"])
     except (ValueError, TypeError, KeyError, IndexError, binascii.Error, RecursionError):
         sound = False
     if not sound:
         raise InvalidInputError("cursor", "is not one that a former page gave; leave it out to begin again")
     if newest_first is not request.newest_first:
         raise InvalidInputError("cursor", "belongs to a listing of the other order; leave it out to begin again")
-    return at, seq
+    return _Place(at, seq, newest_first, "previous" if value[3:] else "next")

@@ -1,13 +1,17 @@
 """The state of the memory as figures, and what in it wants attention.
 
-Each figure is read by itself: one that fails is named in `errors` and costs no other. What is pending is read from the
-pending views, which sensors and workers read too.
+Each figure is read by itself: one that fails, or takes too long, is named in `errors` and costs no other. None walks
+over the messages: their counts are kept as they are written (`ros_message_counts`), the rest comes from indexes, and
+what is counted only up to a bound says so. What is pending is read from the pending views, which sensors and workers
+read too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from datetime import datetime
+from typing import Any, LiteralString
+from uuid import UUID
 
 import psycopg
 
@@ -18,6 +22,20 @@ from rivet_pipeline.transcripts.spool import Spool, SpoolStatus
 
 #: So many rows may wait for the lexicon before that is worth an alert: BM25's figures hardly move below.
 LEXICON_ALERT = 50_000
+
+#: The longest that one figure may take, in milliseconds; then it is given up and named.
+FIGURE_TIMEOUT_MS = 10_000
+
+#: Waiting rows are counted up to here; a store that is being filled has any number of them.
+MOST_WAITING = 100_000
+
+#: Leaves, newest first, that are looked at for a missing source; the asset check looks at all.
+ORPHANS_EXAMINED = 2_000
+
+#: From so many terms on Postgres's own estimate takes the place of a count.
+_MANY_TERMS = 100_000
+
+_KINDS = ("leaf", "branch", "root")
 
 _Figure = Callable[[Connection, str | None], Any]
 
@@ -32,7 +50,10 @@ def collect_stats(connection: Connection, *, agent: str | None = None, spool: Sp
     for name, read in _FIGURES.items():
         try:
             with connection.transaction():
+                connection.execute("SELECT set_config('statement_timeout', %s, true)", [str(FIGURE_TIMEOUT_MS)])
                 stats.figures[name] = read(connection, agent)
+        except psycopg.errors.QueryCanceled:
+            stats.errors[name] = f"took longer than {FIGURE_TIMEOUT_MS / 1000:g} seconds"
         except psycopg.Error as error:
             if connection.closed or connection.broken:
                 raise
@@ -55,13 +76,14 @@ def _spool(status: SpoolStatus) -> dict[str, Any]:
     }
 
 
-def _one(connection: Connection, query: str, *values: Any) -> dict[str, Any]:
-    row = connection.execute(query.encode(), values or None).fetchone()
+def _one(connection: Connection, query: LiteralString, **values: Any) -> dict[str, Any]:
+    row = connection.execute(query, values or None, prepare=False).fetchone()
     return row or {}
 
 
-def _all(connection: Connection, query: str, *values: Any) -> list[dict[str, Any]]:
-    return connection.execute(query.encode(), values or None).fetchall()
+def _all(connection: Connection, query: LiteralString, **values: Any) -> list[dict[str, Any]]:
+    # Never prepared: a plan for any agent would be none for no agent.
+    return connection.execute(query, values or None, prepare=False).fetchall()
 
 
 def _totals(connection: Connection, agent: str | None) -> dict[str, Any]:
@@ -71,14 +93,18 @@ def _totals(connection: Connection, agent: str | None) -> dict[str, Any]:
     """
     return _one(
         connection,
-        """SELECT count(*) AS messages,
-                  count(*) FILTER (WHERE role = 'user' AND coalesce(metadata ->> 'kind', 'speech') = 'speech') AS turns,
-                  count(*) FILTER (WHERE role = 'tool' OR tool_name IS NOT NULL) AS tool_calls,
-                  count(*) FILTER (WHERE metadata ->> 'kind' = 'replay') AS replays,
-                  min(created_at) AS first_at, max(created_at) AS last_at
-           FROM ros_messages WHERE %s::text IS NULL OR agent = %s""",
-        agent,
-        agent,
+        """SELECT coalesce(sum(messages), 0)::bigint AS messages,
+                  coalesce(sum(messages) FILTER (WHERE role = 'user' AND kind = 'speech'), 0)::bigint AS turns,
+                  coalesce(sum(messages) FILTER (WHERE role = 'tool' OR tool_name <> ''), 0)::bigint
+                      AS tool_calls,
+                  coalesce(sum(messages) FILTER (WHERE kind = 'replay'), 0)::bigint AS replays,
+                  (SELECT min(created_at) FROM ros_messages WHERE %(agent)s::text IS NULL OR agent = %(agent)s::text)
+                      AS first_at,
+                  (SELECT max(created_at) FROM ros_messages WHERE %(agent)s::text IS NULL OR agent = %(agent)s::text)
+                      AS last_at
+           FROM ros_message_counts
+           WHERE %(agent)s::text IS NULL OR agent = %(agent)s::text""",
+        agent=agent,
     )
 
 
@@ -88,15 +114,18 @@ def _conversations(connection: Connection, agent: str | None) -> dict[str, Any]:
         connection,
         """SELECT count(*) AS total, count(*) FILTER (WHERE active) AS active,
                   count(*) FILTER (WHERE ros_is_noise(session_key, settings)) AS noise
-           FROM ros_conversations WHERE %s::text IS NULL OR agent = %s""",
-        agent,
-        agent,
+           FROM ros_conversations WHERE %(agent)s::text IS NULL OR agent = %(agent)s::text""",
+        agent=agent,
     )
 
 
 def _by_agent(connection: Connection, agent: str | None) -> dict[str, int]:
     """Messages by agent, most first."""
-    rows = _all(connection, "SELECT agent, count(*) AS n FROM ros_messages GROUP BY agent ORDER BY n DESC, agent")
+    rows = _all(
+        connection,
+        """SELECT agent, sum(messages)::bigint AS n FROM ros_message_counts
+           GROUP BY agent ORDER BY n DESC, agent""",
+    )
     return {row["agent"]: row["n"] for row in rows}
 
 
@@ -104,45 +133,52 @@ def _by_role(connection: Connection, agent: str | None) -> dict[str, int]:
     """Messages by role, most first."""
     rows = _all(
         connection,
-        """SELECT role, count(*) AS n FROM ros_messages WHERE %s::text IS NULL OR agent = %s
+        """SELECT role, sum(messages)::bigint AS n
+           FROM ros_message_counts
+           WHERE %(agent)s::text IS NULL OR agent = %(agent)s::text
            GROUP BY role ORDER BY n DESC, role""",
-        agent,
-        agent,
+        agent=agent,
     )
     return {row["role"]: row["n"] for row in rows}
 
 
 def _summaries(connection: Connection, agent: str | None) -> dict[str, Any]:
-    """by_kind {kind: {count, latest_at}}, orphan_leaves (leaves without a source), grounding, coverage, quarantined.
+    """by_kind {kind: {count, latest_at}}, orphan_leaves, orphans_examined, grounding, coverage, quarantined.
 
-    The first two of these are averages (None: no summary has the figure), the last counts summaries by kind that hold
-    too much that no source does, and so are kept out of whatever is made from summaries.
+    orphan_leaves (leaves without a source) are counted among the newest `orphans_examined` leaves. grounding and
+    coverage are averages (None: no summary has the figure); quarantined counts, by kind, summaries that hold too much
+    that no source does, and so are kept out of whatever is made from summaries (`ros_is_trusted`).
     """
     kinds = _all(
         connection,
-        """SELECT kind, count(*) AS count, max(created_at) AS latest_at
-           FROM ros_summaries GROUP BY kind, depth ORDER BY depth""",
+        """SELECT kind, count(*) AS count, max(created_at) AS latest_at,
+                  count(*) FILTER (WHERE grounding < ros_trust_floor()) AS quarantined,
+                  sum(grounding) AS grounding, count(grounding) AS grounded,
+                  sum(coverage) AS coverage, count(coverage) AS covered
+           FROM ros_summaries GROUP BY kind ORDER BY array_position('{leaf,branch,root}', kind)""",
     )
     orphans = _one(
         connection,
-        """SELECT count(*) AS n FROM ros_summaries AS s
-           WHERE s.kind = 'leaf' AND NOT EXISTS (SELECT 1 FROM ros_summary_sources AS x WHERE x.summary_id = s.id)""",
+        """SELECT count(*) AS examined,
+                  count(*) FILTER (WHERE NOT EXISTS (SELECT 1 FROM ros_summary_sources AS x WHERE x.summary_id = s.id))
+                      AS orphans
+           FROM (SELECT id FROM ros_summaries WHERE kind = 'leaf' ORDER BY created_at DESC LIMIT %(most)s) AS s""",
+        most=ORPHANS_EXAMINED,
     )
-    quality = _one(
-        connection,
-        """SELECT avg(grounding) AS grounding, avg(coverage) AS coverage,
-                  count(*) FILTER (WHERE kind = 'leaf' AND NOT ros_is_trusted(s)) AS leaf,
-                  count(*) FILTER (WHERE kind = 'branch' AND NOT ros_is_trusted(s)) AS branch,
-                  count(*) FILTER (WHERE kind = 'root' AND NOT ros_is_trusted(s)) AS root
-           FROM ros_summaries AS s""",
-    )
+    by_kind = {row["kind"]: row for row in kinds}
     return {
-        "by_kind": {row["kind"]: {"count": row["count"], "latest_at": row["latest_at"]} for row in kinds},
-        "orphan_leaves": orphans["n"],
-        "grounding": quality["grounding"],
-        "coverage": quality["coverage"],
-        "quarantined": {kind: quality[kind] for kind in ("leaf", "branch", "root")},
+        "by_kind": {kind: {"count": row["count"], "latest_at": row["latest_at"]} for kind, row in by_kind.items()},
+        "orphan_leaves": orphans["orphans"],
+        "orphans_examined": orphans["examined"],
+        "grounding": _average(kinds, "grounding", "grounded"),
+        "coverage": _average(kinds, "coverage", "covered"),
+        "quarantined": {kind: by_kind[kind]["quarantined"] if kind in by_kind else 0 for kind in _KINDS},
     }
+
+
+def _average(rows: list[dict[str, Any]], total: str, count: str) -> float | None:
+    counted = sum(row[count] for row in rows)
+    return sum(row[total] or 0.0 for row in rows) / counted if counted else None
 
 
 def _embeddings(connection: Connection, agent: str | None) -> dict[str, Any]:
@@ -150,15 +186,15 @@ def _embeddings(connection: Connection, agent: str | None) -> dict[str, Any]:
     models = _all(connection, "SELECT name, dimensions, serving, filling FROM ros_embedding_models ORDER BY id")
     kinds = _all(
         connection,
-        """SELECT e.owner_kind, count(*) AS n FROM ros_embeddings AS e
-           JOIN ros_embedding_models AS k ON k.id = e.model_id AND k.serving
-           WHERE e.chunk = 0 GROUP BY e.owner_kind""",
+        """SELECT owner_kind, count(*) AS n FROM ros_embeddings
+           WHERE chunk = 0 AND model_id = (SELECT id FROM ros_embedding_models WHERE serving) GROUP BY owner_kind""",
     )
-    embeddable = _one(
+    blank = _one(
         connection,
         """SELECT count(*) AS n FROM ros_messages
-           WHERE btrim(content) <> '' OR btrim(coalesce(tool_result, '')) <> ''""",
+           WHERE NOT (btrim(content) <> '' OR btrim(coalesce(tool_result, '')) <> '')""",
     )["n"]
+    embeddable = _one(connection, "SELECT coalesce(sum(messages), 0)::bigint AS n FROM ros_message_counts")["n"] - blank
     rows = {row["owner_kind"]: row["n"] for row in kinds}
     return {
         "serving": next((row["name"] for row in models if row["serving"]), None),
@@ -170,39 +206,48 @@ def _embeddings(connection: Connection, agent: str | None) -> dict[str, Any]:
     }
 
 
-def _pending_embeddings(connection: Connection, agent: str | None) -> dict[str, int]:
-    """messages, summaries: rows that wait for a vector of the filling model."""
-    return _one(
+def _pending_embeddings(connection: Connection, agent: str | None) -> dict[str, Any]:
+    """messages, summaries: rows that wait for a vector of the filling model, counted up to `MOST_WAITING`.
+
+    capped says that there are more.
+    """
+    row = _one(
         connection,
-        """SELECT (SELECT count(*) FROM ros_pending_message_embeddings) AS messages,
-                  (SELECT count(*) FROM ros_pending_summary_embeddings) AS summaries""",
+        """SELECT (SELECT count(*) FROM (SELECT 1 FROM ros_pending_message_embeddings LIMIT %(most)s) AS m) AS messages,
+                  (SELECT count(*) FROM (SELECT 1 FROM ros_pending_summary_embeddings LIMIT %(most)s) AS s) AS summaries
+        """,
+        most=MOST_WAITING + 1,
     )
+    counts = {name: min(MOST_WAITING, row[name]) for name in ("messages", "summaries")}
+    return {**counts, "capped": max(row["messages"], row["summaries"]) > MOST_WAITING}
 
 
 def _unsummarised(connection: Connection, agent: str | None) -> dict[str, Any]:
     """eligible, active_tail and below_floor, each {messages, conversations}; oldest: the five longest due."""
-    row = _one(
+    rows = _all(
         connection,
-        """SELECT count(*) FILTER (WHERE due IS NOT NULL) AS eligible_conversations,
-                  coalesce(sum(waiting) FILTER (WHERE due IS NOT NULL), 0)::bigint AS eligible_messages,
-                  count(*) FILTER (WHERE due IS NULL AND waiting >= r.leaf_stale_min) AS active_conversations,
-                  coalesce(sum(waiting) FILTER (WHERE due IS NULL AND waiting >= r.leaf_stale_min), 0)::bigint
-                      AS active_messages,
-                  count(*) FILTER (WHERE due IS NULL AND waiting < r.leaf_stale_min) AS below_conversations,
-                  coalesce(sum(waiting) FILTER (WHERE due IS NULL AND waiting < r.leaf_stale_min), 0)::bigint
-                      AS below_messages
-           FROM ros_unsummarised CROSS JOIN ros_batch_rules() AS r""",
+        """WITH waiting AS MATERIALIZED (SELECT * FROM ros_unsummarised)
+           SELECT CASE WHEN w.due IS NOT NULL THEN 'eligible' WHEN w.waiting >= r.leaf_stale_min THEN 'active_tail'
+                       ELSE 'below_floor' END AS state,
+                  count(*) AS conversations, sum(w.waiting)::bigint AS messages,
+                  (array_agg(jsonb_build_object('conversation_id', w.conversation_id, 'waiting', w.waiting,
+                                                'due', w.due, 'updated_at', w.updated_at)
+                             ORDER BY w.updated_at, w.conversation_id))[1:5] AS oldest
+           FROM waiting AS w CROSS JOIN ros_batch_rules() AS r GROUP BY state""",
     )
-    oldest = _all(
-        connection,
-        """SELECT conversation_id, waiting, due, updated_at FROM ros_unsummarised WHERE due IS NOT NULL
-           ORDER BY updated_at, conversation_id LIMIT 5""",
-    )
-    return {
-        "eligible": {"messages": row["eligible_messages"], "conversations": row["eligible_conversations"]},
-        "active_tail": {"messages": row["active_messages"], "conversations": row["active_conversations"]},
-        "below_floor": {"messages": row["below_messages"], "conversations": row["below_conversations"]},
-        "oldest": oldest,
+    found = {row["state"]: row for row in rows}
+    counts: dict[str, Any] = {
+        state: {name: found[state][name] if state in found else 0 for name in ("messages", "conversations")}
+        for state in ("eligible", "active_tail", "below_floor")
+    }
+    oldest = found["eligible"]["oldest"] if "eligible" in found else []
+    return {**counts, "oldest": [_due(row) for row in oldest]}
+
+
+def _due(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {
+        "conversation_id": UUID(row["conversation_id"]),
+        "updated_at": datetime.fromisoformat(row["updated_at"]),
     }
 
 
@@ -246,10 +291,14 @@ def _stale_summaries(connection: Connection, agent: str | None) -> dict[str, dic
 
 
 def _lexicon(connection: Connection, agent: str | None) -> dict[str, Any]:
-    """documents, terms, refreshed_at (None: never), behind (rows that are not counted yet)."""
+    """documents, terms, terms_estimated, refreshed_at (None: never), behind (rows that are not counted yet)."""
     row = _one(
         connection,
-        "SELECT documents, refreshed_at, (SELECT count(*) FROM ros_lexicon) AS terms FROM ros_corpus",
+        """SELECT c.documents, c.refreshed_at, p.reltuples >= %(many)s AS terms_estimated,
+                  CASE WHEN p.reltuples >= %(many)s THEN p.reltuples::bigint ELSE (SELECT count(*) FROM ros_lexicon) END
+                      AS terms
+           FROM ros_corpus AS c CROSS JOIN (SELECT reltuples FROM pg_class WHERE oid = 'ros_lexicon'::regclass) AS p""",
+        many=_MANY_TERMS,
     )
     return row | {"behind": pending_lexicon(connection)}
 
@@ -260,33 +309,35 @@ def _freshness(connection: Connection, agent: str | None) -> dict[str, Any]:
         connection,
         """SELECT (SELECT max(created_at) FROM ros_messages) AS newest_message_at,
                   (SELECT captured_at FROM ros_messages ORDER BY seq DESC LIMIT 1) AS newest_capture_at,
-                  (SELECT max(created_at) FROM ros_summaries) AS newest_summary_at,
+                  (SELECT max(s.at) FROM (VALUES ('leaf'), ('branch'), ('root')) AS k (kind)
+                   CROSS JOIN LATERAL (SELECT max(created_at) AS at FROM ros_summaries WHERE kind = k.kind) AS s)
+                      AS newest_summary_at,
                   now() AS observed_at""",
     )
 
 
 def _top_tools(connection: Connection, agent: str | None) -> dict[str, int]:
-    """The twelve tools most called."""
+    """The twelve tools most called; a name's first 200 characters."""
     rows = _all(
         connection,
-        """SELECT tool_name, count(*) AS n FROM ros_messages
-           WHERE tool_name IS NOT NULL AND (%s::text IS NULL OR agent = %s)
+        """SELECT tool_name, sum(messages)::bigint AS n
+           FROM ros_message_counts
+           WHERE tool_name <> '' AND (%(agent)s::text IS NULL OR agent = %(agent)s::text)
            GROUP BY tool_name ORDER BY n DESC, tool_name LIMIT 12""",
-        agent,
-        agent,
+        agent=agent,
     )
     return {row["tool_name"]: row["n"] for row in rows}
 
 
-def _recent_sessions(connection: Connection, agent: str | None) -> list[dict[str, Any]]:
-    """The twelve conversations last active, noise left out."""
+def recent_conversations(connection: Connection, agent: str | None = None) -> list[dict[str, Any]]:
+    """The twelve conversations last active, noise left out: id, session_key, agent, channel, title, day, updated_at."""
     return _all(
         connection,
         """SELECT id, session_key, agent, channel, title, day, updated_at, active FROM ros_conversations
-           WHERE NOT ros_is_noise(session_key, settings) AND (%s::text IS NULL OR agent = %s)
+           WHERE NOT ros_is_noise(session_key, settings)
+             AND (%(agent)s::text IS NULL OR agent = %(agent)s::text)
            ORDER BY updated_at DESC, id LIMIT 12""",
-        agent,
-        agent,
+        agent=agent,
     )
 
 
@@ -305,7 +356,7 @@ _FIGURES: dict[str, _Figure] = {
     "embeddings": _embeddings,
     "freshness": _freshness,
     "top_tools": _top_tools,
-    "recent_sessions": _recent_sessions,
+    "recent_sessions": recent_conversations,
 }
 
 

@@ -125,10 +125,14 @@ class BrowsedMessage:
 
 @dataclass(frozen=True, slots=True)
 class BrowseResponse:
-    """Messages in total order (`created_at`, then `seq`) and the cursor of the next page, None at the end."""
+    """Messages in total order (`created_at`, then `seq`) and the cursors of the pages after and before this one.
+
+    `next_cursor` is None at the end of the listing, `previous_cursor` at its beginning.
+    """
 
     messages: list[BrowsedMessage]
     next_cursor: str | None
+    previous_cursor: str | None = None
 
 
 @dataclass(slots=True)

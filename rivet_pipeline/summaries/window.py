@@ -6,11 +6,11 @@ stand together in one summary (`joined`). What is asked of a model stands in `pr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+from rivet_pipeline.models.tokens import estimated_tokens
 from rivet_pipeline.summaries.prompts import MAX_TOKENS, SQUEEZES, system_prompt, user_text
 from rivet_pipeline.summaries.types import Kind, SourceMessage, SourceSummary, SummaryRequest
 
@@ -24,36 +24,6 @@ _ANSWER_SHARE = 5 / 8
 
 #: A batch of parents' children is never cut below this: a parent of one child would only be its copy.
 _LEAST_CHILDREN = 2
-
-_PIECES = re.compile(
-    r"(?P<word>[A-Za-z]+(?![A-Za-z0-9]))|(?P<number> ?[0-9]+(?![A-Za-z0-9]))|(?P<mixed>[A-Za-z0-9]+)"
-    r"|(?P<blank>[ \t]{2,}|[\t\r\n]+)|(?P<sign>[!-/:-@\[-`{-~]+)|(?P<wide>[^\x00-\x7f]+)"
-)
-
-
-def estimated_tokens(text: str) -> int:
-    """About how many tokens a model reads in a text; seldom fewer than it does, often more.
-
-    The weights were measured against the Llama 2 tokenizer that the WordLlama wheel carries (32,000 entries, so more
-    tokens a text than larger vocabularies need): English prose, Python, SQL, JSON and German 1.13 to 1.27 of its
-    count, Chinese 1.1, Japanese 1.3, Russian 2.4, hexadecimal and Base64 0.94 to 1.04, emoji 0.94, Arabic 0.95, Korean
-    0.82.
-    """
-    return int(sum(_weight(match) for match in _PIECES.finditer(text))) + 1
-
-
-def _weight(match: re.Match[str]) -> float:
-    piece, length = match.group(), match.end() - match.start()
-    kind = match.lastgroup
-    if kind == "word" and length <= 24:
-        return 1 + (length - 1) // 4
-    if kind == "number":
-        return length
-    if kind == "blank" or (kind == "sign" and piece == piece[0] * length):
-        return 1 + (length - 1) / 8
-    if kind == "wide":
-        return sum(1.0 if c < "\u0800" else 1.6 if c < "\U00010000" else 3.6 for c in piece)
-    return 0.85 * length + 0.5
 
 
 @runtime_checkable

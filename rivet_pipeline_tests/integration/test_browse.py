@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 from uuid import UUID
 
@@ -86,3 +87,61 @@ def test_a_cursor_of_the_other_order_is_refused(connection: Connection) -> None:
     cursor = browse(connection, BrowseRequest(limit=1)).next_cursor
     with pytest.raises(InvalidInputError, match="other order"):
         browse(connection, BrowseRequest(limit=1, newest_first=False, cursor=cursor))
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+@pytest.mark.parametrize("between", [False, True])
+def test_going_back_shows_the_same_pages_in_the_other_order(
+    connection: Connection, newest_first: bool, between: bool
+) -> None:
+    conversation = add_conversation(connection)
+    written = [
+        add_message(connection, str(number), conversation=conversation, age_days=number // 4) for number in range(23)
+    ]
+    there: list[list[UUID]] = []
+    page = browse(connection, BrowseRequest(limit=5, newest_first=newest_first))
+    assert page.previous_cursor is None
+    while True:
+        there.append([message.id for message in page.messages])
+        if page.next_cursor is None:
+            break
+        page = browse(connection, BrowseRequest(limit=5, newest_first=newest_first, cursor=page.next_cursor))
+    back = [there[-1]]
+    while page.previous_cursor is not None:
+        page = browse(connection, BrowseRequest(limit=5, newest_first=newest_first, cursor=page.previous_cursor))
+        assert page.next_cursor is not None
+        back.insert(0, [message.id for message in page.messages])
+        if between:
+            add_message(connection, "came later", age_days=100 if newest_first else -1)
+    assert back == there
+    assert sorted(itertools.chain(*back), key=str) == sorted(written, key=str)
+
+
+def test_a_row_that_comes_before_the_first_page_is_reached_by_going_back(connection: Connection) -> None:
+    for number in range(4):
+        add_message(connection, str(number), age_days=number)
+    second = browse(connection, BrowseRequest(limit=2, cursor=browse(connection, BrowseRequest(limit=2)).next_cursor))
+    newer = add_message(connection, "newer", age_days=-1)
+    before = browse(connection, BrowseRequest(limit=2, cursor=second.previous_cursor))
+    assert [message.content for message in before.messages] == ["0", "1"]
+    first = browse(connection, BrowseRequest(limit=2, cursor=before.previous_cursor))
+    assert [message.id for message in first.messages] == [newer]
+    assert first.previous_cursor is None
+
+
+def test_a_session_is_all_of_its_agents_conversations(connection: Connection) -> None:
+    mine = [
+        add_message(connection, agent, conversation=add_conversation(connection, agent=agent, key="cc:1"), agent=agent)
+        for agent in ("claude", "codex")
+    ]
+    add_message(connection, "another session")
+    listed = browse(connection, BrowseRequest(session_key="cc:1", newest_first=False))
+    assert [message.id for message in listed.messages] == mine
+    assert browse(connection, BrowseRequest(session_key="cc:2")).messages == []
+
+
+def test_a_tool_is_found_by_its_whole_name_however_long(connection: Connection) -> None:
+    long = "x" * 6000
+    mine = add_message(connection, "", role="tool", tool_name=long, tool_result="ok")
+    add_message(connection, "", role="tool", tool_name=f"{long}y", tool_result="ok")
+    assert [message.id for message in browse(connection, BrowseRequest(tool_name=long)).messages] == [mine]

@@ -257,7 +257,9 @@ def test_browse_lists_in_either_order_and_pages(run: Run, filled: Connection) ->
     cursor = newest.out.split("--cursor ")[1].split()[0]
     rest = run("browse", "--limit", "3", "--cursor", cursor).out
     assert "Where should sessions live?" in rest
-    assert "--cursor" not in rest
+    assert "More:" not in rest
+    back = run("browse", "--limit", "3", "--cursor", rest.split("--cursor ")[1].split()[0]).out
+    assert back.split("More:")[0] == newest.out.split("More:")[0]
     oldest = run("browse", "--order", "asc", "--no-tools").out
     assert oldest.index("Where should") < oldest.index("We keep")
     assert "Bash" not in oldest

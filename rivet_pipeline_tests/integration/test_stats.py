@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from datetime import date
+from typing import Any, cast
+
+import pytest
 
 from rivet_pipeline.api.answers import stats_answer
-from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.db.pool import Connection, Pool, connect
+from rivet_pipeline.retrieval import stats as stats_module
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.stats import collect_stats
 from rivet_pipeline.summaries.compact import announce_summarizer
@@ -48,7 +54,7 @@ def test_figures(connection: Connection) -> None:
     assert figures["top_tools"] == {"Bash": 1}
     assert figures["embeddings"]["serving"] == "hash"
     assert figures["embeddings"]["coverage"] == 4 / 14
-    assert figures["pending_embeddings"] == {"messages": 10, "summaries": 1}
+    assert figures["pending_embeddings"] == {"messages": 10, "summaries": 1, "capped": False}
     assert figures["unsummarised"]["eligible"] == {"messages": 10, "conversations": 1}
     assert figures["unsummarised"]["active_tail"] == {"messages": 3, "conversations": 1}
     assert figures["unsummarised"]["below_floor"] == {"messages": 1, "conversations": 1}
@@ -124,3 +130,103 @@ def test_quarantined_summaries_are_counted_and_an_alert(connection: Connection) 
     assert summaries["quarantined"] == {"leaf": 1, "branch": 1, "root": 0}
     assert (round(summaries["grounding"], 3), summaries["coverage"]) == (0.463, 0.5)
     assert [alert for alert in stats.alerts if alert.startswith("2 summaries hold too much")]
+
+
+def _counted(connection: Connection) -> list[dict[str, Any]]:
+    return connection.execute(
+        """SELECT conversation_id, agent, role, tool_name, kind, messages FROM ros_message_counts
+           ORDER BY conversation_id, agent, role, tool_name, kind"""
+    ).fetchall()
+
+
+def test_the_kept_counts_are_the_messages_themselves(connection: Connection) -> None:
+    first, second = add_conversation(connection), add_conversation(connection, agent="codex")
+    for kind in ("speech", "replay", "notice", "speech"):
+        add_message(connection, kind, conversation=first, metadata={"kind": kind})
+    add_message(connection, "", conversation=first, role="tool", tool_name="Bash", tool_result="ok")
+    add_message(connection, "", conversation=second, agent="codex", role="tool", tool_name="y" * 5000)
+    connection.execute(
+        """INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content)
+           SELECT c.id, 'many' || n, c.agent, 'test', 'user', 'one of many'
+           FROM ros_conversations AS c CROSS JOIN generate_series(1, 7) AS n"""
+    )
+    # Skipped ones are not counted, and what is filled later is the same message.
+    connection.execute(
+        """INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content)
+           SELECT id, 'many1', agent, 'test', 'user', 'again' FROM ros_conversations ON CONFLICT DO NOTHING"""
+    )
+    connection.execute(
+        "UPDATE ros_messages SET tool_result = 'late' WHERE tool_name IS NOT NULL AND tool_result IS NULL"
+    )
+    real = connection.execute(
+        """SELECT conversation_id, agent, role, left(coalesce(tool_name, ''), 200) AS tool_name,
+                  ros_message_class(metadata) AS kind, count(*) AS messages
+           FROM ros_messages GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5"""
+    ).fetchall()
+    assert _counted(connection) == real
+    totals = collect_stats(connection).figures["totals"]
+    assert (totals["messages"], totals["turns"], totals["tool_calls"], totals["replays"]) == (20, 16, 2, 1)
+    assert collect_stats(connection, agent="codex").figures["totals"]["messages"] == 8
+
+
+def test_writers_to_many_conversations_at_once_are_all_counted(pool: Pool, connection: Connection) -> None:
+    conversations = [add_conversation(connection) for _ in range(4)]
+
+    def write(number: int) -> None:
+        with pool.connection() as own:
+            for turn in range(10):
+                add_message(own, "x", conversation=conversations[(number + turn) % 4])
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [row["messages"] for row in _counted(connection)] == [10, 10, 10, 10]
+
+
+def test_a_figure_that_takes_too_long_is_named_and_costs_no_other(
+    connection: Connection, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stats_module, "FIGURE_TIMEOUT_MS", 200)
+    with connect(database_url) as other, other.transaction():
+        other.execute("LOCK TABLE ros_lexicon IN ACCESS EXCLUSIVE MODE")
+        stats = collect_stats(connection)
+    assert stats.errors == {"lexicon": "took longer than 0.2 seconds"}
+    assert stats.alerts[0] == "the figure lexicon could not be read: took longer than 0.2 seconds"
+    assert stats.figures["totals"]["messages"] == 0
+    # What bounded a figure bounds nothing else.
+    assert connection.execute("SHOW statement_timeout").fetchone() == {"statement_timeout": "0"}
+
+
+def test_waiting_rows_beyond_the_bound_are_not_counted_one_by_one(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register_model(connection)
+    monkeypatch.setattr(stats_module, "MOST_WAITING", 3)
+    conversation = add_conversation(connection)
+    for number in range(4):
+        add_message(connection, str(number), conversation=conversation)
+    assert collect_stats(connection).figures["pending_embeddings"] == {"messages": 3, "summaries": 0, "capped": True}
+
+
+def test_no_figure_walks_over_the_messages_or_the_vectors(connection: Connection) -> None:
+    register_model(connection)
+    add_message(connection, "x", embed=True)
+    plans: list[str] = []
+
+    class Explained:
+        """The connection, with the plan of every statement that is asked of it."""
+
+        def execute(self, query: str, values: dict[str, Any] | None = None, **options: Any) -> Any:
+            rows = connection.execute(b"EXPLAIN " + query.encode(), values, prepare=False).fetchall()
+            plans.extend(row["QUERY PLAN"] for row in rows)
+            return connection.execute(query.encode(), values, **options)
+
+    # A small table is walked over whatever indexes it has, unless that is forbidden.
+    connection.execute("SET enable_seqscan = off")
+    for read in stats_module._FIGURES.values():
+        read(cast(Connection, Explained()), None)
+    walked = [line for line in plans if re.search(r"Seq Scan on ros_(?:messages|embeddings|summaries)\b", line)]
+    assert len(plans) > 100
+    assert walked == []

@@ -15,13 +15,14 @@ import pytest
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.db.quality import summary_quality, uncovered_sources, ungrounded_summaries
 from rivet_pipeline.models.chat import Endpoint, OpenAIChat
+from rivet_pipeline.models.tokens import estimated_tokens
 from rivet_pipeline.retrieval.stats import collect_stats
 from rivet_pipeline.summaries.batches import read_trust_floor
 from rivet_pipeline.summaries.chat_summarizer import ChatSummarizer
 from rivet_pipeline.summaries.compact import resummarize, summarize_branches, summarize_leaves
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.summaries.types import SourceMessage, SummaryDraft, SummaryRequest
-from rivet_pipeline.summaries.window import Window, estimated_tokens
+from rivet_pipeline.summaries.window import Window
 from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
 from rivet_pipeline_tests.integration.chat_server import GOOD, ChatServer, Reply, chat_server, says
 from rivet_pipeline_tests.integration.pipeline import DAY, Pipeline, capture

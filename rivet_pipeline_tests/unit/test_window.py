@@ -12,10 +12,11 @@ import wordllama
 from tokenizers import Tokenizer
 
 import rivet_pipeline
+from rivet_pipeline.models.tokens import estimated_tokens
 from rivet_pipeline.summaries.extractive import MOST_CHARACTERS, ExtractiveSummarizer
 from rivet_pipeline.summaries.prompts import MAX_TOKENS, RESULT_HEAD, SQUEEZES, system_prompt, user_text
 from rivet_pipeline.summaries.types import Kind, SummaryRequest
-from rivet_pipeline.summaries.window import Window, cut, estimated_tokens, fits_of, joined, parts
+from rivet_pipeline.summaries.window import Window, cut, fits_of, joined, parts
 from rivet_pipeline_tests.unit.summary_samples import CONVERSATION, MESSAGES, child, leaf_request, message
 
 SMALL = Window(4096)

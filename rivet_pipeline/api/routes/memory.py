@@ -1,4 +1,4 @@
-"""The ways out: `/api/memory/search`, `/browse`, `/lineage` and `/stats`. What is found is `retrieval`'s."""
+"""The ways out: `/api/memory/search`, `/expand`, `/browse`, `/lineage` and `/stats`. What is found is `retrieval`'s."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query
 
 from rivet_pipeline.api.answers import browse_answer, lineage_answer, search_answer, stats_answer
+from rivet_pipeline.api.context_answers import expansion_answer, unfolded_answer
+from rivet_pipeline.api.context_models import ExpandQuery, ExpansionAnswer, UnfoldedSearchAnswer, UnfoldingSearchQuery
 from rivet_pipeline.api.dependencies import FromApp
 from rivet_pipeline.api.models import (
     BrowseAnswer,
     BrowseQuery,
     LineageAnswer,
     LineageQuery,
-    SearchAnswer,
-    SearchQuery,
     StatsAnswer,
     StatsQuery,
 )
 from rivet_pipeline.api.times import period
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.retrieval.browse import browse
+from rivet_pipeline.retrieval.expand import expand_hits, expand_more, expand_summary
 from rivet_pipeline.retrieval.lineage import Budget, read_lineage
 from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.stats import collect_stats
@@ -33,11 +34,12 @@ router = APIRouter(prefix="/api/memory", tags=["memory"])
 
 
 @router.get("/search", summary="Find messages and summaries")
-def search_memory(query: Annotated[SearchQuery, Query()], resources: FromApp) -> SearchAnswer:
+def search_memory(query: Annotated[UnfoldingSearchQuery, Query()], resources: FromApp) -> UnfoldedSearchAnswer:
     """Finds by words and by meaning, best first, in one list; with `mode` also by reading the texts themselves.
 
     `degraded` says when meaning could not be used, and why, or how far back texts were read. An answer without results
-    carries a `reason`. An expression that Postgres can not take, or not in time, is a 400.
+    carries a `reason`. An expression that Postgres can not take, or not in time, is a 400. `expand` unfolds the best
+    summaries to what they were made from; `synthesize` adds an answer in words. Neither can fail the hits.
     """
     since, before = period(query.since, query.before, query.window, zone=resources.zone, now=datetime.now(UTC))
     request = SearchRequest(
@@ -57,15 +59,39 @@ def search_memory(query: Annotated[SearchQuery, Query()], resources: FromApp) ->
             response = search(connection, request, embed_query=resources.vectors.on(connection))
         except InvalidInputError as error:
             raise InvalidInputError("q" if error.field == "query" else error.field, error.problem) from error
+        expansions = None
+        if query.expand:
+            expansions = expand_hits(connection, response.query, response.hits, characters=query.expand_chars)
     resources.accesses.record(response.hits)
-    return search_answer(request, response, explain=query.explain, zone=resources.zone.key)
+    synthesis = None
+    if query.synthesize:
+        # The connection is given back: a model may take its time.
+        unfolded = expansions.expansions if expansions is not None else ()
+        synthesis = resources.synthesizer.answer(response.query, response.hits, unfolded)
+    answer = search_answer(request, response, explain=query.explain, zone=resources.zone.key)
+    return unfolded_answer(answer, expansions, synthesis)
+
+
+@router.get("/expand", summary="Unfold a summary further")
+def expand_memory(query: Annotated[ExpandQuery, Query()], resources: FromApp) -> ExpansionAnswer:
+    """Gives what a summary was made from, the most relevant first, a part at a time.
+
+    Send `more` of an expansion to go on with it, or the `id` of a summary (and `q`) to begin.
+    """
+    if (query.more is None) is (query.id is None):
+        raise InvalidInputError("more", "or id is needed, and not both")
+    with resources.connection() as connection:
+        if query.more is not None:
+            return expansion_answer(expand_more(connection, query.more, characters=query.chars))
+        assert query.id is not None
+        return expansion_answer(expand_summary(connection, query.id, query.q, characters=query.chars))
 
 
 @router.get("/browse", summary="List messages by time")
 def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) -> BrowseAnswer:
     """Lists whole messages, newest first unless `order=asc`.
 
-    The order is total, so following `nextCursor` shows each message once.
+    The order is total, so following `nextCursor` shows each message once; `previousCursor` leads back.
     """
     since, before = period(query.since, query.before, query.window, zone=resources.zone, now=datetime.now(UTC))
     request = BrowseRequest(
@@ -73,6 +99,7 @@ def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) ->
         role=query.role,
         tool_name=query.tool_name,
         conversation_id=query.conversation_id,
+        session_key=query.session_key,
         since=since,
         before=before,
         tag=query.tag,

@@ -16,12 +16,13 @@ from rivet_pipeline.api.models import (
     LineageAnswer,
     LineageMessageAnswer,
     LineageSummaryAnswer,
+    PeriodAnswer,
     ScorePartsAnswer,
     SearchAnswer,
     StatsAnswer,
 )
 from rivet_pipeline.retrieval.lineage import Lineage, LineageMessage, LineageSummary
-from rivet_pipeline.retrieval.types import BrowseResponse, Hit, SearchRequest, SearchResponse, Stats
+from rivet_pipeline.retrieval.types import BrowseRequest, BrowseResponse, Hit, SearchRequest, SearchResponse, Stats
 
 _EFFECT = {
     "hybrid": "results are found and ranked by words alone",
@@ -29,22 +30,35 @@ _EFFECT = {
     "vector": "nothing could be looked for by meaning; use mode fts or hybrid",
 }
 
+_PARTIAL = "older results may be missing; narrow the search by since, agent, tag or conversation to read further back"
+
 #: Figures whose keys are data (an agent, a tool, a stage), not names of ours: they keep their spelling.
 _KEYED_BY_DATA = {"by_agent", "by_role", "top_tools", "pending_days", "stale_summaries", "by_kind", "rows"}
 
 
-def search_answer(request: SearchRequest, response: SearchResponse, *, explain: bool) -> SearchAnswer:
-    """A search's answer; `explain` adds the parts of each score."""
+def search_answer(request: SearchRequest, response: SearchResponse, *, explain: bool, zone: str) -> SearchAnswer:
+    """A search's answer; `explain` adds the parts of each score, `zone` is the one that named windows are cut in."""
     degraded = None
     if response.degraded is not None:
         degraded = Degraded(reason=response.degraded, effect=_EFFECT[request.mode])
+    elif response.partial is not None:
+        degraded = Degraded(reason=response.partial, effect=_PARTIAL)
     return SearchAnswer(
         query=request.query,
         mode=request.mode,
         scope=request.scope,
+        period=_period(request, zone),
         degraded=degraded,
         reason=response.reason,
         results=[_hit(hit, explain=explain) for hit in response.hits],
+    )
+
+
+def _period(request: SearchRequest | BrowseRequest, zone: str) -> PeriodAnswer:
+    return PeriodAnswer(
+        zone=zone,
+        since=None if request.since is None else _utc(request.since),
+        before=None if request.before is None else _utc(request.before),
     )
 
 
@@ -66,6 +80,7 @@ def _hit(hit: Hit, *, explain: bool) -> HitAnswer:
         title=hit.title,
         earliest_at=None if hit.earliest_at is None else _utc(hit.earliest_at),
         message_count=hit.message_count,
+        tags=list(hit.tags),
         parts=ScorePartsAnswer(
             text=parts.text, semantic=parts.semantic, temporal=parts.temporal, importance=parts.importance
         )
@@ -74,9 +89,10 @@ def _hit(hit: Hit, *, explain: bool) -> HitAnswer:
     )
 
 
-def browse_answer(response: BrowseResponse) -> BrowseAnswer:
-    """A listing's answer."""
+def browse_answer(request: BrowseRequest, response: BrowseResponse, *, zone: str) -> BrowseAnswer:
+    """A listing's answer; `zone` is the one that named windows are cut in."""
     return BrowseAnswer(
+        period=_period(request, zone),
         messages=[
             BrowsedAnswer(
                 id=message.id,

@@ -195,16 +195,24 @@ class _Period(_Query):
     )
 
 
+_TAG = "`key:value`: only sessions that carry this accepted tag, themselves or on one of their summaries."
+
+
 class SearchQuery(_Period):
     """The parameters of a search."""
 
     q: Words = Field(description="What to look for, in words.", examples=["where do sessions live"])
-    mode: Mode = Field("hybrid", description="By words and meaning, by words alone (fts), or by meaning alone.")
+    mode: Mode = Field(
+        "hybrid",
+        description="By words and meaning; by words alone (fts); by meaning alone (vector); by reading the texts for "
+        "`q` as it stands, or spelled nearly so (trigram), or for a regular expression of Postgres (regex).",
+    )
     scope: Scope = Field("both", description="Messages, summaries, or both in one list.")
     limit: int = Field(20, ge=1, le=50)
     agent: Filter | None = None
     role: Role | None = None
     conversation_id: UUID | None = None
+    tag: Filter | None = Field(None, description=_TAG, examples=["project:shop"])
     explain: bool = Field(False, description="Adds the parts of each score.")
 
 
@@ -215,6 +223,7 @@ class BrowseQuery(_Period):
     role: Role | None = None
     tool_name: Filter | None = None
     conversation_id: UUID | None = None
+    tag: Filter | None = Field(None, description=_TAG, examples=["project:shop"])
     session_key: Filter | None = Field(None, description="The conversations of this session key, whatever the agent.")
     limit: int = Field(50, ge=1, le=200)
     order: Literal["desc", "asc"] = Field("desc", description="Newest first, or oldest first.")
@@ -254,8 +263,16 @@ class ScorePartsAnswer(_Answer):
     importance: float
 
 
+class PeriodAnswer(_Answer):
+    """The period that was asked for, in UTC; null is open. Named windows are cut at the midnights of `zone`."""
+
+    zone: str
+    since: datetime | None
+    before: datetime | None
+
+
 class HitAnswer(_Answer):
-    """One hit. For a summary, `createdAt` is the time of its latest source."""
+    """One hit. For a summary, `createdAt` is the time of its latest source. `tags` are its session's accepted ones."""
 
     id: UUID
     source: Literal["message", "summary"]
@@ -272,6 +289,7 @@ class HitAnswer(_Answer):
     title: str | None
     earliest_at: datetime | None
     message_count: int | None
+    tags: list[str]
     parts: ScorePartsAnswer | None = Field(None, description="Only with `explain=true`.")
 
 
@@ -288,6 +306,7 @@ class SearchAnswer(_Answer):
     query: str
     mode: Mode
     scope: Scope
+    period: PeriodAnswer
     degraded: Degraded | None
     reason: str | None
     results: list[HitAnswer]
@@ -320,6 +339,7 @@ class BrowseAnswer(_Answer):
     messages: list[BrowsedAnswer]
     next_cursor: str | None
     previous_cursor: str | None
+    period: PeriodAnswer
 
 
 class LineageQuery(_Query):

@@ -10,7 +10,18 @@ import typer
 from rich.text import Text
 
 from rivet_pipeline.api.answers import browse_answer
-from rivet_pipeline.cli.options import Agent, AsJson, Before, Conversation, Role, Since, Window, not_blank, read_period
+from rivet_pipeline.cli.options import (
+    Agent,
+    AsJson,
+    Before,
+    Conversation,
+    Role,
+    Since,
+    Tag,
+    Window,
+    not_blank,
+    read_period,
+)
 from rivet_pipeline.cli.output import console, local_time, one_line, print_json, short_id, visible
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.store import open_store
@@ -29,6 +40,7 @@ def browse_command(
     role: Role = None,
     tool_name: Annotated[str | None, typer.Option("--tool", help="Only calls of this tool.")] = None,
     conversation: Conversation = None,
+    tag: Tag = None,
     session: Annotated[
         str | None, typer.Option("--session", metavar="KEY", help="Only the conversations of this session key.")
     ] = None,
@@ -59,6 +71,7 @@ def browse_command(
         session_key=not_blank("session", session),
         since=lower,
         before=upper,
+        tag=not_blank("tag", tag),
         limit=limit,
         newest_first=order == "desc",
         include_tools=tools,
@@ -70,7 +83,7 @@ def browse_command(
         except InvalidInputError as error:
             raise typer.BadParameter(error.problem, param_hint=f"--{error.field}") from None
     if as_json:
-        print_json(browse_answer(response).model_dump(mode="json", by_alias=True))
+        print_json(browse_answer(request, response, zone=settings.timezone).model_dump(mode="json", by_alias=True))
     else:
         _print(request, response, zone, full=full)
 

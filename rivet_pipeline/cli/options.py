@@ -17,6 +17,10 @@ Agent = Annotated[str | None, typer.Option(help="Only this agent's words, for in
 RoleName = Literal["user", "assistant", "system", "tool"]
 Role = Annotated[RoleName | None, typer.Option(help="Only this role's messages.")]
 Conversation = Annotated[UUID | None, typer.Option(help="Only this conversation, by its whole id.")]
+Tag = Annotated[
+    str | None,
+    typer.Option(metavar="KEY:VALUE", help="Only sessions with this accepted tag, for instance project:shop."),
+]
 Since = Annotated[
     str | None, typer.Option(metavar="TIME", help="Not before this time: 2026-03-08, 2026-03-08T10:00, …T10:00+01:00.")
 ]

@@ -13,7 +13,18 @@ from rich.text import Text
 
 from rivet_pipeline.api.answers import search_answer
 from rivet_pipeline.api.context_answers import unfolded_answer
-from rivet_pipeline.cli.options import Agent, AsJson, Before, Conversation, Role, Since, Window, not_blank, read_period
+from rivet_pipeline.cli.options import (
+    Agent,
+    AsJson,
+    Before,
+    Conversation,
+    Role,
+    Since,
+    Tag,
+    Window,
+    not_blank,
+    read_period,
+)
 from rivet_pipeline.cli.output import (
     console,
     error_console,
@@ -26,6 +37,7 @@ from rivet_pipeline.cli.output import (
 )
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.store import open_store
+from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.retrieval.access import AccessRecorder
 from rivet_pipeline.retrieval.expand import (
     DEFAULT_CHARACTERS,
@@ -42,17 +54,28 @@ from rivet_pipeline.retrieval.types import Hit, SearchRequest, SearchResponse
 from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.transcripts.cleaning import clean_text
 
+#: What the parts of a request are called on the command line.
+_OPTIONS = {"query": "QUERY", "tag": "--tag"}
+
+#: Tags of a session that one line has room for.
+_SHOWN_TAGS = 4
+
 
 def search_command(
     query: Annotated[str, typer.Argument(help="What to look for, in words.")],
     mode: Annotated[
-        Literal["hybrid", "fts", "vector"], typer.Option(help="By words and meaning, by words alone, by meaning alone.")
+        Literal["hybrid", "fts", "vector", "trigram", "regex"],
+        typer.Option(
+            help="By words and meaning; by words alone; by meaning alone; by reading the texts for this text, also "
+            "spelled nearly so; for a regular expression."
+        ),
     ] = "hybrid",
     scope: Annotated[Literal["messages", "summaries", "both"], typer.Option(help="Where to look.")] = "both",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=50, help="How many hits at most.")] = 10,
     agent: Agent = None,
     role: Role = None,
     conversation: Conversation = None,
+    tag: Tag = None,
     since: Since = None,
     before: Before = None,
     window: Window = None,
@@ -87,11 +110,15 @@ def search_command(
         conversation_id=conversation,
         since=lower,
         before=upper,
+        tag=not_blank("tag", tag),
     )
     wanted = expand_chars if expand else None
     with open_store(settings) as url, connect(url, application_name="rivet-search") as connection:
         vectors, accesses = QueryVectors(settings), AccessRecorder()
-        response = search(connection, request, embed_query=vectors.on(connection))
+        try:
+            response = search(connection, request, embed_query=vectors.on(connection))
+        except InvalidInputError as error:
+            raise typer.BadParameter(error.problem, param_hint=_OPTIONS.get(error.field, error.field)) from None
         expansions = (
             None if wanted is None else expand_hits(connection, response.query, response.hits, characters=wanted)
         )
@@ -99,7 +126,9 @@ def search_command(
             _print(request, response, expansions, zone, explain=explain)
         synthesis = _synthesis(settings, response, expansions) if synthesize else None
         if as_json:
-            answer = unfolded_answer(search_answer(request, response, explain=explain), expansions, synthesis)
+            answer = unfolded_answer(
+                search_answer(request, response, explain=explain, zone=settings.timezone), expansions, synthesis
+            )
             print_json(answer.model_dump(mode="json", by_alias=True))
         elif synthesis is not None:
             _print_synthesis(synthesis)
@@ -123,8 +152,8 @@ def _print(
 ) -> None:
     out = console()
     unfolded = {} if expansions is None else {one.summary: one for one in expansions.expansions}
-    if response.degraded is not None:
-        error_console().print(Text(f"Note: {one_line(response.degraded)}.", style="yellow"))
+    for note in filter(None, (response.degraded, response.partial)):
+        error_console().print(Text(f"Note: {one_line(note)}.", style="yellow"))
     for rank, hit in enumerate(response.hits, start=1):
         out.print(_heading(rank, hit, zone))
         out.print(Padding(highlighted(one_line(hit.snippet), request.query), (0, 0, 0, 4), expand=False))
@@ -188,6 +217,8 @@ def _heading(rank: int, hit: Hit, zone: ZoneInfo) -> Text:
     if hit.title:
         line.append(f"  {one_line(hit.title, 60)}", style="italic")
     line.append(f"  {short_id(hit.id)}", style="dim")
+    for tag in hit.tags[:_SHOWN_TAGS]:
+        line.append(f"  #{one_line(tag, 40)}", style="green")
     return line
 
 
@@ -196,7 +227,7 @@ def _guidance(request: SearchRequest, response: SearchResponse) -> str:
     lines = [f"Nothing found for “{one_line(request.query, 80)}”{reason}."]
     if request.since is not None or request.before is not None:
         lines.append("The period is part of the search: widen it, or list what it holds with `rivet browse`.")
-    if request.agent or request.role or request.conversation_id or request.scope != "both":
-        lines.append("Leave out --agent, --role, --conversation or --scope to look everywhere.")
+    if request.agent or request.role or request.conversation_id or request.tag or request.scope != "both":
+        lines.append("Leave out --agent, --role, --conversation, --tag or --scope to look everywhere.")
     lines.append("Try other words for the same thing, or `rivet browse` for what was said lately.")
     return "\n".join(lines)

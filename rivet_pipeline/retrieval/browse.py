@@ -13,7 +13,7 @@ from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.retrieval.filters import statement
+from rivet_pipeline.retrieval.filters import TAG_FILTER, read_tag, statement, tag_values, tagged_conversations
 from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, BrowseResponse
 
 #: The fewest and most messages of one page.
@@ -52,7 +52,7 @@ def browse(connection: Connection, request: BrowseRequest, *, max_limit: int = M
     no message appear twice or go missing; a row that is added on the way appears where its time puts it. On the first
     page there is no way back, and beyond the last none on. `include_tools=False` leaves tool traffic out (role tool, or
     a tool's name) unless a tool is asked for by name. Raises `InvalidInputError` for a cursor that is not one of ours
-    or runs the other way.
+    or runs the other way, and for a tag that is not `key:value`.
     """
     limit = max(MIN_LIMIT, min(max_limit, request.limit))
     place = _read_cursor(request)
@@ -62,9 +62,12 @@ def browse(connection: Connection, request: BrowseRequest, *, max_limit: int = M
     text = sql.SQL(statement("browse")).format(
         filters=_filters(request, place, descending=descending), direction=sql.SQL("DESC" if descending else "ASC")
     )
+    tag = None if request.tag is None else read_tag(request.tag)
     values = {name: getattr(request, name) for name in _FILTERS} | {"limit": limit + 1}
     if place is not None:
         values |= {"at": place.at, "seq": place.seq}
+    if tag is not None:
+        values |= tag_values(tag, tagged_conversations(connection, tag))
     # Not prepared: a plan for any value is none for this one.
     rows = connection.execute(text, values, prepare=False).fetchall()
     messages = [BrowsedMessage(**row) for row in rows[:limit]]
@@ -83,6 +86,8 @@ def _filters(request: BrowseRequest, place: _Place | None, *, descending: bool) 
     wanted: list[sql.Composable] = [
         sql.SQL(text) for name, text in _FILTERS.items() if getattr(request, name) is not None
     ]
+    if request.tag is not None:
+        wanted.append(TAG_FILTER)
     if not request.include_tools and request.tool_name is None:
         wanted.append(sql.SQL(_WITHOUT_TOOLS))
     if place is not None:

@@ -1,25 +1,41 @@
-"""The filters of a search as SQL, once for every arm. Nothing here runs a query.
+"""The filters of a search as SQL, once for every arm and for listings, and the tags that sessions carry.
 
 `m` and `s` are the aliases of `ros_messages` and `ros_summaries` wherever a fragment is used; values are bound by name.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
+from uuid import UUID
 
 from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.retrieval.types import SearchRequest
+
+#: A tag of at most this many conversations is bound as their ids, which an index can be asked for.
+FEW_TAGGED = 1000
 
 #: Nothing of a noise session (heartbeats, the pipeline's own traffic) unless its conversation is asked for by name.
 _NOT_NOISE = """
     (%(conversation)s::uuid IS NOT NULL OR {alias}.conversation_id NOT IN (
         SELECT c.id FROM ros_conversations AS c WHERE ros_is_noise(c.session_key, c.settings)))
 """
+
+#: The sessions that carry a tag. Of the two ways one is used: few of them are bound by id (`resolve_tag`).
+_TAG: LiteralString = """
+    (%(tag)s::text IS NULL OR {alias}.conversation_id IN (SELECT ros_tagged_conversations(%(tag)s::text)))
+    AND (%(tagged)s::uuid[] IS NULL OR {alias}.conversation_id = ANY (%(tagged)s::uuid[]))
+"""
+
+#: The same for listings of messages; binds `tag` and `tagged`.
+TAG_FILTER = sql.SQL(_TAG.replace("{alias}", "m"))
 
 MESSAGE_FILTER = sql.SQL(
     """(%(agent)s::text IS NULL OR m.agent = %(agent)s::text)
@@ -29,6 +45,8 @@ MESSAGE_FILTER = sql.SQL(
     AND (%(before)s::timestamptz IS NULL OR m.created_at < %(before)s::timestamptz)
     AND coalesce(m.metadata ->> 'kind', '') NOT IN ('progress', 'replay')
     AND """
+    + _TAG.replace("{alias}", "m")
+    + " AND "
     + _NOT_NOISE.replace("{alias}", "m")
 )
 
@@ -40,6 +58,8 @@ SUMMARY_FILTER = sql.SQL(
     AND (%(since)s::timestamptz IS NULL OR s.latest_at >= %(since)s::timestamptz)
     AND (%(before)s::timestamptz IS NULL OR s.earliest_at < %(before)s::timestamptz)
     AND """
+    + _TAG.replace("{alias}", "s")
+    + " AND "
     + _NOT_NOISE.replace("{alias}", "s")
 )
 
@@ -52,7 +72,47 @@ def filter_values(request: SearchRequest) -> dict[str, Any]:
         "conversation": request.conversation_id,
         "since": request.since,
         "before": request.before,
-    }
+    } | tag_values(request.tag, request.tagged)
+
+
+def tag_values(tag: str | None, tagged: tuple[UUID, ...] | None) -> dict[str, Any]:
+    """The values of the tag's part alone: the ids where they are known, else the tag."""
+    ids = None if tagged is None else "{" + ",".join(map(str, tagged)) + "}"
+    return {"tag": tag if tagged is None else None, "tagged": ids}
+
+
+def read_tag(text: str) -> str:
+    """A tag as `key:value`, also written with a full-width colon. Raises `InvalidInputError` when it is none."""
+    key, colon, value = (part.strip() for part in unicodedata.normalize("NFKC", text).partition(":"))
+    if not (key and colon and value):
+        raise InvalidInputError("tag", f"must be key:value, for instance project:shop, not {text[:60]!r}")
+    return f"{key.lower()}:{value.lower()}"
+
+
+def tagged_conversations(connection: Connection, tag: str) -> tuple[UUID, ...] | None:
+    """The conversations that carry a tag; None when they are more than `FEW_TAGGED`: then it is asked for itself."""
+    rows = connection.execute(
+        "SELECT id FROM ros_tagged_conversations(%s) AS t (id) LIMIT %s", [tag, FEW_TAGGED + 1]
+    ).fetchall()
+    return tuple(row["id"] for row in rows) if len(rows) <= FEW_TAGGED else None
+
+
+def resolve_tag(connection: Connection, request: SearchRequest) -> SearchRequest:
+    """The request with its tag's conversations, where they are few. Raises `InvalidInputError` for what is no tag."""
+    if request.tag is None:
+        return request
+    tag = read_tag(request.tag)
+    return replace(request, tag=tag, tagged=tagged_conversations(connection, tag))
+
+
+def accepted_tags(connection: Connection, conversations: Iterable[UUID]) -> dict[UUID, tuple[str, ...]]:
+    """The accepted tags of sessions, in order; sessions without any are missing."""
+    rows = connection.execute(
+        """SELECT conversation_id, array_agg(tag ORDER BY tag) AS tags FROM ros_accepted_tags(%s::uuid[])
+           GROUP BY conversation_id""",
+        [list(dict.fromkeys(conversations))],
+    ).fetchall()
+    return {row["conversation_id"]: tuple(row["tags"]) for row in rows}
 
 
 def number_array(numbers: Iterable[int]) -> str:

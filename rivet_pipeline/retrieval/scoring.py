@@ -60,6 +60,8 @@ class Profile:
     lexical_kept: int = 100
     #: Candidates of the vector arm, at least: of messages, and half as many summaries.
     vector_kept: int = 60
+    #: How long texts may be read for a literal text or a regular expression, in seconds.
+    pattern_seconds: float = 2.0
 
 
 PROFILE = Profile()

@@ -19,17 +19,22 @@ from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import ModelError
-from rivet_pipeline.retrieval import lexical, scoring, vector
-from rivet_pipeline.retrieval.filters import number_array, statement, tune_session
+from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
+from rivet_pipeline.retrieval.filters import accepted_tags, number_array, resolve_tag, statement, tune_session
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
-from rivet_pipeline.retrieval.snippets import make_snippet
+from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around
 from rivet_pipeline.retrieval.types import Hit, ScoreParts, SearchRequest, SearchResponse, Source
+from rivet_pipeline.transcripts.cleaning import clean_text
 
 #: The fewest and most hits of one search.
 MIN_LIMIT, MAX_LIMIT = 1, 50
 
 #: How wide the graph of vectors is searched: about the chunks asked of it; the walk goes on when that is not enough.
 _EF_SEARCH = 100
+
+#: The modes that read the texts, and what they look for.
+_WANTED = {"trigram": "this text or one that is spelled like it", "regex": "anything that fits the expression"}
+_READING = frozenset(_WANTED)
 
 _MOST_IMPORTANT = max(scoring.IMPORTANCE.values())
 
@@ -84,18 +89,87 @@ def search(
     empty answer. Inside a transaction of the caller's the planner settings of a search stay until that one ends.
     """
     now = now or datetime.now(UTC)
-    request = replace(request, limit=max(MIN_LIMIT, min(MAX_LIMIT, request.limit)), query=request.query.strip())
-    if not any(character.isalnum() or ord(character) > 0x2000 for character in request.query):
-        return SearchResponse(request.query, [], reason="the query holds no word to search for")
+    request = replace(
+        request, limit=max(MIN_LIMIT, min(MAX_LIMIT, request.limit)), query=clean_text(request.query).strip()
+    )
+    refused = _refuse(request)
+    if refused is not None:
+        return SearchResponse(request.query, [], reason=refused)
+    request = resolve_tag(connection, request)
+    if request.tagged == ():
+        return SearchResponse(request.query, [], reason=f"no session carries the tag {request.tag}")
     # The model is asked before the transaction begins: it may be slow, and a snapshot must not wait for it.
     side = _embed(connection, request, embed_query)
     with connection.transaction():
         tune_session(connection, ef_search=_EF_SEARCH)
-        return _search(connection, request, side, now, profile)
+        run = _search_texts if request.mode in _READING else _search
+        response = run(connection, request, side, now, profile)
+        return replace(response, hits=_with_tags(connection, response.hits))
+
+
+def _refuse(request: SearchRequest) -> str | None:
+    """Why a query can not be looked for, None when it can. Signs are something to look for only in the texts."""
+    if request.mode in _READING:
+        return None if request.query else "the query is empty"
+    if any(character.isalnum() or ord(character) > 0x2000 for character in request.query):
+        return None
+    return "the query holds no word to search for; mode trigram looks for signs as well"
+
+
+def _with_tags(connection: Connection, hits: list[Hit]) -> list[Hit]:
+    tags = accepted_tags(connection, (hit.conversation_id for hit in hits)) if hits else {}
+    return [replace(hit, tags=tags.get(hit.conversation_id, ())) for hit in hits]
+
+
+def _search_texts(
+    connection: Connection, request: SearchRequest, side: _Vector, now: datetime, profile: Profile
+) -> SearchResponse:
+    """Modes trigram and regex: what holds the pattern, and below it what holds something similar."""
+    wanted = max(profile.lexical_kept, 4 * request.limit)
+    candidates: set[_Key] = set()
+    if request.mode == "regex":
+        pattern = patterns.read_regex(connection, request.query, profile)
+    else:
+        pattern = patterns.literal_of(request.query)
+        candidates = _by_words(connection, request, now, profile)
+        candidates |= patterns.find_exact(connection, request, wanted=wanted, profile=profile).literal
+    found = patterns.find(connection, request, pattern, candidates=candidates, wanted=wanted, profile=profile)
+    scored: list[_Scored] = []
+    for likeness, literal in ((dict.fromkeys(found.literal, 1.0), True), (found.similar, False)):
+        texts = lexical.TextScores(likeness, best=1.0)
+        ranked = _score(connection, request, list(likeness), texts, {}, side, literal=False, now=now, profile=profile)
+        scored += [replace(one, score=scoring.lift_verbatim(one.score, literal)) for one in ranked]
+    hits = _place_snippets(connection, _read_hits(connection, request.query, scored[: request.limit]), scored, pattern)
+    reason = None if hits else f"no text{_within(request)} holds {_WANTED[request.mode]}"
+    return SearchResponse(request.query, hits, None, reason, found.partial)
+
+
+def _by_words(connection: Connection, request: SearchRequest, now: datetime, profile: Profile) -> set[_Key]:
+    """The rows that the text arm would score, as keys."""
+    parsed = lexical.parse_query(connection, request.query)
+    selected = lexical.select_candidates(connection, parsed, request, literal=True, now=now, profile=profile)
+    return {(source, seq) for source, seqs in selected.items() for seq in seqs}
+
+
+def _place_snippets(
+    connection: Connection, hits: list[Hit], scored: list[_Scored], pattern: patterns.Pattern
+) -> list[Hit]:
+    """The hits with snippets that show where the pattern stands."""
+    keys = {one.id: one.key for one in scored}
+    places = patterns.find_places(connection, (keys[hit.id] for hit in hits), pattern)
+    placed: list[Hit] = []
+    for hit in hits:
+        place = places.get(keys[hit.id])
+        if place is not None:
+            in_result, start, end = place
+            text = (hit.tool_result or "") if in_result else hit.content
+            hit = replace(hit, snippet=snippet_around(text, start, end))
+        placed.append(hit)
+    return placed
 
 
 def _embed(connection: Connection, request: SearchRequest, embed_query: EmbedQuery | None) -> _Vector:
-    if request.mode == "fts":
+    if request.mode not in ("hybrid", "vector"):
         return _Vector()
     if embed_query is None:
         return _Vector(degraded="semantic search is off: no embedding model is configured")
@@ -121,18 +195,27 @@ def _search(
         similarities = vector.nearest(connection, side.model, side.query, request, wanted=wanted).similarities
     literal = scoring.looks_literal(request.query)
     texts = lexical.TextScores()
+    partial: str | None = None
     if request.mode != "vector":
         parsed = lexical.parse_query(connection, request.query)
         if not parsed.terms:
             return SearchResponse(
-                request.query, [], side.degraded, "the query holds only words that are too common to search for"
+                request.query,
+                [],
+                side.degraded,
+                "the query holds only words that are too common to search for, or signs; mode trigram looks for these",
             )
         candidates = lexical.select_candidates(connection, parsed, request, literal=literal, now=now, profile=profile)
+        exact = patterns.Found()
+        if literal:
+            wanted = max(profile.lexical_kept, 4 * request.limit)
+            exact = patterns.find_exact(connection, request, wanted=wanted, profile=profile)
+            partial = exact.partial
         texts = lexical.score_texts(
             connection,
             parsed,
             candidates,
-            extra=list(similarities),
+            extra=list({**similarities, **dict.fromkeys(exact.literal)}),
             now=now,
             kept=max(profile.lexical_kept, 4 * request.limit),
             profile=profile,
@@ -140,16 +223,21 @@ def _search(
     keys = list(dict.fromkeys([*texts.scores, *similarities]))
     scored = _score(connection, request, keys, texts, similarities, side, literal=literal, now=now, profile=profile)
     hits = _read_hits(connection, request.query, scored)
-    return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side))
+    return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side), partial)
 
 
 def _why_nothing(request: SearchRequest, side: _Vector) -> str:
     if request.mode == "vector" and side.degraded is not None:
         return f"{side.degraded}, and mode vector asks for nothing else"
-    filtered = request.agent or request.role or request.conversation_id or request.since or request.before
-    if filtered:
+    if _within(request):
         return "nothing within these filters holds any of the query's words"
     return "no message or summary holds any of the query's words"
+
+
+def _within(request: SearchRequest) -> str:
+    """` within these filters` when there are any."""
+    filters = (request.agent, request.role, request.conversation_id, request.since, request.before, request.tag)
+    return " within these filters" if any(filters) else ""
 
 
 def _score(

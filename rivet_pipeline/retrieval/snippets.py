@@ -67,6 +67,14 @@ def make_snippet(query: str, text: str, *, limit: int = SNIPPET_CHARACTERS) -> s
     return ("…" if start > 0 else "") + body + ("…" if end < len(text) else "")
 
 
+def snippet_around(text: str, start: int, end: int, *, limit: int = SNIPPET_CHARACTERS) -> str:
+    """A part of at most `limit` characters on one line, a third of it before what stands from `start` to `end`."""
+    first = max(0, min(start - limit // 3, len(text) - limit + 2))
+    last = min(len(text), max(first + limit - 2, 0))
+    body = " ".join(text[first:last].split())
+    return ("…" if first > 0 else "") + body + ("…" if last < len(text) else "")
+
+
 def _best_start(folded: str, stems: list[str], limit: int) -> int:
     """Where the window begins that holds the most different words, longer words counting more; the first such."""
     ordered = sorted(stems, key=len, reverse=True)

@@ -9,12 +9,16 @@ from uuid import UUID
 
 Scope = Literal["messages", "summaries", "both"]
 Source = Literal["message", "summary"]
-Mode = Literal["hybrid", "fts", "vector"]
+Mode = Literal["hybrid", "fts", "vector", "trigram", "regex"]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One search. Times are aware; `before` is exclusive. For summaries they test the period that is covered."""
+    """One search. Times are aware; `before` is exclusive. For summaries they test the period that is covered.
+
+    `tag` (`key:value`) asks for conversations that carry it, accepted, on the session or on any of its summaries.
+    `tagged` is not asked: `filters.resolve_tag` puts the conversations there where they are few.
+    """
 
     query: str
     mode: Mode = "hybrid"
@@ -25,6 +29,8 @@ class SearchRequest:
     conversation_id: UUID | None = None
     since: datetime | None = None
     before: datetime | None = None
+    tag: str | None = None
+    tagged: tuple[UUID, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,10 @@ class ScoreParts:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One search result. `created_at` is a message's time or a summary's latest source time; `score` is 0 to 1."""
+    """One search result. `created_at` is a message's time or a summary's latest source time; `score` is 0 to 1.
+
+    `tags` are the accepted ones of its session, `key:value`, in order.
+    """
 
     id: UUID
     source: Source
@@ -58,16 +67,22 @@ class Hit:
     title: str | None
     earliest_at: datetime | None = None
     message_count: int | None = None
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResponse:
-    """The hits, best first, and what was not used to find them (`degraded`: why the vector arm is missing)."""
+    """The hits, best first, and what was not used to find them.
+
+    `degraded`: why the vector arm is missing. `partial`: how far the texts themselves were read, where that is not to
+    their end.
+    """
 
     query: str
     hits: list[Hit]
     degraded: str | None = None
     reason: str | None = None
+    partial: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +96,7 @@ class BrowseRequest:
     session_key: str | None = None
     since: datetime | None = None
     before: datetime | None = None
+    tag: str | None = None
     limit: int = 50
     newest_first: bool = True
     include_tools: bool = True

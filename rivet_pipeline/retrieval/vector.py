@@ -130,9 +130,14 @@ def _statement(name: str, source: Source, model: ServingModel) -> bytes:
     return text.as_string().encode()
 
 
-_SCOPE_SIZE = sql.SQL(
-    "SELECT count(*) AS n FROM (SELECT 1 FROM ros_messages AS m WHERE {filter} LIMIT %(small)s + 1) AS f"
-).format(filter=MESSAGE_FILTER)
+_SCOPE_SIZES: dict[Source, sql.Composed] = {
+    "message": sql.SQL(
+        "SELECT count(*) AS n FROM (SELECT 1 FROM ros_messages AS m WHERE {filter} LIMIT %(small)s + 1) AS f"
+    ).format(filter=MESSAGE_FILTER),
+    "summary": sql.SQL(
+        "SELECT count(*) AS n FROM (SELECT 1 FROM ros_summaries AS s WHERE {filter} LIMIT %(small)s + 1) AS f"
+    ).format(filter=SUMMARY_FILTER),
+}
 
 
 def _is_small(
@@ -142,13 +147,11 @@ def _is_small(
     values: dict[str, Any],
 ) -> bool:
     """Whether the filters leave few rows; asked only where an index can answer that quickly."""
-    if source != "message" or not (request.agent or request.since or request.before):
+    tagged = request.tagged is not None
+    timed = source == "message" and bool(request.agent or request.since or request.before)
+    if not (tagged or timed):
         return False
-    row = connection.execute(
-        _SCOPE_SIZE,
-        values,
-        prepare=False,
-    ).fetchone()
+    row = connection.execute(_SCOPE_SIZES[source], values, prepare=False).fetchone()
     return row is not None and bool(row["n"] <= _SMALL_SCOPE)
 
 

@@ -127,3 +127,22 @@ def find(connection: Connection, query: str, *, embedded: bool = False, **option
 
 def ids(hits: list[Hit]) -> list[UUID]:
     return [hit.id for hit in hits]
+
+
+def add_tag(
+    connection: Connection, literal: str, *, conversation: UUID, summary: UUID | None = None, status: str = "accepted"
+) -> None:
+    """A tag on a session, or on one of its summaries."""
+    key, _, value = literal.partition(":")
+    connection.execute(
+        """CREATE TABLE IF NOT EXISTS ros_tags (
+               id uuid PRIMARY KEY DEFAULT gen_random_uuid(), entity_kind text NOT NULL, entity_id uuid NOT NULL,
+               conversation_id uuid NOT NULL, tag_key text NOT NULL, tag_value text NOT NULL, status text NOT NULL,
+               source text NOT NULL, proposed_by text NOT NULL)"""
+    )
+    connection.execute(
+        """INSERT INTO ros_tags (entity_kind, entity_id, conversation_id, tag_key, tag_value, status, source,
+                                 proposed_by)
+           VALUES (%s, %s, %s, %s, %s, %s, 'import', 'a test')""",
+        ["summary" if summary else "conversation", summary or conversation, conversation, key, value, status],
+    )

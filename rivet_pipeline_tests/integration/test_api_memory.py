@@ -117,6 +117,29 @@ def test_filters_reach_the_search(reader: httpx.Client) -> None:
     assert get(reader, "search", q="sessions", scope="summaries")["results"] == []
 
 
+def test_texts_are_read_for_a_literal_or_an_expression(reader: httpx.Client) -> None:
+    found = get(reader, "search", q="essions in Postg", mode="trigram")
+    assert [hit["content"] for hit in found["results"]] == [WORDS["e2"][1]]
+    assert found["degraded"] is None
+    found = get(reader, "search", q=r"migration_\d+\.sql", mode="regex")
+    assert [hit["toolName"] for hit in found["results"]] == ["Bash"]
+    assert "migration_0007.sql" in found["results"][0]["snippet"]
+    assert found["results"][0]["tags"] == []
+
+
+def test_every_answer_names_its_period_and_zone(reader: httpx.Client) -> None:
+    bounds = {"since": "2026-03-08T07:00:00+01:00", "before": "2026-03-09T00:00:00Z"}
+    for path, parameters in (("search", {"q": "sessions"}), ("browse", {})):
+        body = get(reader, path, **parameters, **bounds)
+        expected = {"zone": "Europe/Berlin", "since": "2026-03-08T06:00:00Z", "before": "2026-03-09T00:00:00Z"}
+        assert body["period"] == expected
+        open_ended = get(reader, path, **parameters)
+        assert open_ended["period"] == {"zone": "Europe/Berlin", "since": None, "before": None}
+        day = get(reader, path, window="yesterday", **parameters)["period"]
+        length = datetime.fromisoformat(day["before"]) - datetime.fromisoformat(day["since"])
+        assert length.total_seconds() / 3600 in (23, 24, 25)
+
+
 @pytest.mark.parametrize(
     "query", ["", "   ", "the", "&|!()", "🚀", '"', "'; DROP TABLE ros_messages;--", "a\x00b", "%", "\\"]
 )
@@ -150,6 +173,10 @@ def test_any_query_is_answered_and_no_hit_has_a_reason(reader: httpx.Client, que
             "later than since",
         ),
         ("search", {"q": "x", "agnet": "codex"}, "agnet", "agent"),
+        ("search", {"q": "x", "tag": "shop"}, "tag", "key:value"),
+        ("browse", {"tag": "shop"}, "tag", "key:value"),
+        ("search", {"q": "(", "mode": "regex"}, "q", "parentheses () not balanced"),
+        ("search", {"q": "***=x", "mode": "regex"}, "q", "mode trigram"),
         ("search", {"q": "x", "explain": "perhaps"}, "explain", "boolean"),
         ("browse", {"limit": "201"}, "limit", "200"),
         ("browse", {"order": "random"}, "order", "asc"),

@@ -20,7 +20,7 @@ from rivet_pipeline.settings import Settings
 from rivet_pipeline.transcripts.ingest import write_batch
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
 from rivet_pipeline_tests.api_server import running_api
-from rivet_pipeline_tests.integration.memory_rows import add_summary
+from rivet_pipeline_tests.integration.memory_rows import add_summary, add_tag
 from rivet_pipeline_tests.integration.rivet_command import Ran, Run, rivet_command
 
 HOSTILE = "sessions \x1b[31m\x1b]0;title\x07 [red]markup[/red] [/] \u202egnp.exe \x9b2J end"
@@ -191,6 +191,31 @@ def test_a_search_without_hits_is_no_error_and_says_what_to_try(run: Run, filled
     assert "--agent" in ran.out
     assert run("search", "zebra", "--json").json["results"] == []
     assert "[red]" in run("search", "[red]zebra").out
+
+
+def test_texts_are_read_for_a_literal_or_an_expression(run: Run, filled: Connection) -> None:
+    ran = run("search", "essions in Postg", "--mode", "trigram")
+    assert ran.code == 0
+    assert "We keep sessions in Postgres" in ran.out
+    assert run("search", r"post\w+s", "--mode", "regex", "--json").json["degraded"] is None
+    for words, says in (
+        (["(", "--mode", "regex"], "parentheses () not balanced"),
+        (["x", "--tag", "shop"], "key:value"),
+    ):
+        refused = run("search", *words)
+        assert refused.code == 2
+        assert says in " ".join(refused.err.split())
+
+
+def test_hits_show_the_tags_of_their_session(run: Run, filled: Connection) -> None:
+    row = filled.execute("SELECT conversation_id AS id FROM ros_messages LIMIT 1").fetchone()
+    assert row is not None
+    add_tag(filled, "project:shop", conversation=row["id"])
+    assert "#project:shop" in run("search", "sessions", "--tag", "project:shop").out
+    nothing = run("search", "sessions", "--tag", "project:other")
+    assert "no session carries the tag project:other" in nothing.out
+    assert "--tag" in nothing.out
+    assert run("browse", "--tag", "project:shop", "--json").json["period"]["zone"]
 
 
 def test_a_time_without_an_offset_is_read_in_the_configured_zone(run: Run, filled: Connection) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivet_pipeline.retrieval.snippets import SNIPPET_CHARACTERS, make_snippet
+from rivet_pipeline.retrieval.snippets import SNIPPET_CHARACTERS, make_snippet, snippet_around
 
 FILLER = "lorem ipsum dolor sit amet " * 60
 
@@ -50,3 +50,16 @@ def test_a_snippet_is_never_longer_than_it_may_be(query: str, text: str) -> None
 def test_a_snippet_is_made_of_the_text(text: str) -> None:
     snippet = make_snippet("ab 部", text).strip("…")
     assert snippet in " ".join(text.split())
+
+
+def test_a_snippet_around_a_place_holds_it_and_keeps_to_the_limit() -> None:
+    text = "word " * 400 + "the place" + " word" * 400
+    start = text.index("the place")
+    snippet = snippet_around(text, start, start + 9, limit=80)
+    assert "the place" in snippet
+    assert len(snippet) <= 80
+    assert snippet.startswith("…")
+    assert snippet.endswith("…")
+    assert snippet_around("the place", 0, 9, limit=80) == "the place"
+    assert snippet_around("x" * 200 + "end", 200, 203, limit=60).endswith("end")
+    assert snippet_around("one\n two", 5, 8) == "one two"

@@ -46,6 +46,7 @@ def test_a_week_begins_on_monday_and_last_week_is_seven_rolling_days() -> None:
         ("past week", "last_7d"),
         ("last two weeks", "last_14d"),
         ("past 14 days", "last_14d"),
+        ("last_7_days", "last_7d"),
         ("last 24 hours", "last_24h"),
         ("last 24h", "last_24h"),
         ("last twenty-four hours", "last_24h"),

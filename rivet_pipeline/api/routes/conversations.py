@@ -37,4 +37,4 @@ def session_messages(
         response = browse(connection, request, max_limit=MAX_LIMIT)
         if not response.messages and not holds_session(connection, key):
             raise NotFoundError(f"No conversation has the session key {key[:200]!r}; /api/memory/browse lists them.")
-    return browse_answer(response)
+    return browse_answer(request, response, zone=resources.zone.key)

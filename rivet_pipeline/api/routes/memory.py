@@ -35,11 +35,11 @@ router = APIRouter(prefix="/api/memory", tags=["memory"])
 
 @router.get("/search", summary="Find messages and summaries")
 def search_memory(query: Annotated[UnfoldingSearchQuery, Query()], resources: FromApp) -> UnfoldedSearchAnswer:
-    """Finds by words and by meaning, best first, in one list.
+    """Finds by words and by meaning, best first, in one list; with `mode` also by reading the texts themselves.
 
-    `degraded` says when meaning could not be used, and why. An answer without results carries a `reason`. `expand`
-    unfolds the best summaries to what they were made from; `synthesize` adds an answer in words. Neither can fail the
-    hits.
+    `degraded` says when meaning could not be used, and why, or how far back texts were read. An answer without results
+    carries a `reason`. An expression that Postgres can not take, or not in time, is a 400. `expand` unfolds the best
+    summaries to what they were made from; `synthesize` adds an answer in words. Neither can fail the hits.
     """
     since, before = period(query.since, query.before, query.window, zone=resources.zone, now=datetime.now(UTC))
     request = SearchRequest(
@@ -52,9 +52,13 @@ def search_memory(query: Annotated[UnfoldingSearchQuery, Query()], resources: Fr
         conversation_id=query.conversation_id,
         since=since,
         before=before,
+        tag=query.tag,
     )
     with resources.connection() as connection:
-        response = search(connection, request, embed_query=resources.vectors.on(connection))
+        try:
+            response = search(connection, request, embed_query=resources.vectors.on(connection))
+        except InvalidInputError as error:
+            raise InvalidInputError("q" if error.field == "query" else error.field, error.problem) from error
         expansions = None
         if query.expand:
             expansions = expand_hits(connection, response.query, response.hits, characters=query.expand_chars)
@@ -64,7 +68,8 @@ def search_memory(query: Annotated[UnfoldingSearchQuery, Query()], resources: Fr
         # The connection is given back: a model may take its time.
         unfolded = expansions.expansions if expansions is not None else ()
         synthesis = resources.synthesizer.answer(response.query, response.hits, unfolded)
-    return unfolded_answer(search_answer(request, response, explain=query.explain), expansions, synthesis)
+    answer = search_answer(request, response, explain=query.explain, zone=resources.zone.key)
+    return unfolded_answer(answer, expansions, synthesis)
 
 
 @router.get("/expand", summary="Unfold a summary further")
@@ -97,13 +102,14 @@ def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) ->
         session_key=query.session_key,
         since=since,
         before=before,
+        tag=query.tag,
         limit=query.limit,
         newest_first=query.order == "desc",
         include_tools=query.include_tools,
         cursor=query.cursor,
     )
     with resources.connection() as connection:
-        return browse_answer(browse(connection, request))
+        return browse_answer(request, browse(connection, request), zone=resources.zone.key)
 
 
 @router.get("/lineage/{id}", summary="Trace a summary to its words, or a message to its summaries")

@@ -1,0 +1,241 @@
+"""Modes that read the texts: what they find, how long they may take, and what they say about it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.retrieval import patterns, scoring
+from rivet_pipeline.retrieval.filters import tune_session
+from rivet_pipeline.retrieval.lexicon import refresh_lexicon
+from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.types import SearchRequest
+from rivet_pipeline_tests.integration.memory_rows import NOW, add_conversation, add_message, add_summary, find, ids
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        ("(", "parentheses () not balanced"),
+        ("*x", "quantifier operand invalid"),
+        ("foo\\", "invalid escape"),
+        ("[z-a]", "invalid character range"),
+        ("x{1,300}", "invalid repetition count"),
+        ("((x{1,255}){1,255}){1,255}", "too complex"),
+        ("***=(", "may not begin with ***"),
+        ("***:x", "may not begin with ***"),
+        ("(?q)a.b", "change the grammar"),
+        ("(?xi)a b", "change the grammar"),
+        ("(?#only a comment)", "fits an empty text"),
+        ("x*", "fits an empty text"),
+        ("a" * 1001, "at most 1,000 characters"),
+    ],
+)
+def test_a_wrong_expression_is_refused_in_the_engines_words(connection: Connection, pattern: str, says: str) -> None:
+    add_message(connection, "an ordinary text")
+    with connection.transaction():
+        with pytest.raises(InvalidInputError, match="query: ") as refused:
+            find(connection, pattern, mode="regex")
+        assert says in refused.value.problem
+        assert "\n" not in str(refused.value)
+        # The caller's transaction goes on.
+        assert find(connection, "ordin[a-z]+", mode="regex").hits
+
+
+def test_an_expression_is_that_of_the_engine(connection: Connection) -> None:
+    first = add_message(connection, "Deploy failed\nERROR 42: disk full", age_days=2)
+    second = add_message(connection, "[tool]", role="tool", tool_name="Bash", tool_result="error 43 again", age_days=1)
+    third = add_summary(connection, "They met Error 44 twice.")
+    assert set(ids(find(connection, r"error \d+", mode="regex").hits)) == {first, second, third}
+    assert ids(find(connection, r"(?c)ERROR \d+", mode="regex").hits) == [first]
+    assert set(ids(find(connection, r"(?n)^error", mode="regex", scope="messages").hits)) == {first, second}
+    assert ids(find(connection, r"^error", mode="regex").hits) == [second]
+    assert ids(find(connection, r"\m4[34]\M", mode="regex", scope="summaries").hits) == [third]
+    assert find(connection, r"error \d{3}", mode="regex").reason == "no text holds anything that fits the expression"
+    # What takes other engines minutes.
+    assert find(connection, "(a+)+$", mode="regex", agent="nobody").hits == []
+    add_message(connection, "a" * 40 + "!")
+    assert len(find(connection, "(a+)+$", mode="regex").hits) == 0
+
+
+def test_a_pattern_that_takes_too_long_is_stopped(connection: Connection) -> None:
+    add_message(connection, "ab" * 3000 + "c")
+    profile = replace(scoring.PROFILE, pattern_seconds=0.3)
+    request = SearchRequest(r"^(.+)(.+)(.+)(.+)\1\2\3\4c$", mode="regex")
+    with connection.transaction():
+        with pytest.raises(InvalidInputError, match=r"more than 0\.3 s; write a simpler pattern, or narrow"):
+            search(connection, request, embed_query=None, now=NOW, profile=profile)
+        assert find(connection, "ab", mode="trigram").hits
+        row = connection.execute("SELECT current_setting('statement_timeout') AS timeout").fetchone()
+    assert row == {"timeout": "0"}
+
+
+def test_what_time_does_not_allow_is_said(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    conversation = add_conversation(connection)
+    for number in range(60):
+        text = f"xerophyte{number} number" if number % 20 == 0 else f"row {number}"
+        add_message(connection, text, conversation=conversation, age_days=number)
+    ticks = itertools.count(0, 0.2)
+    monkeypatch.setattr(patterns, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(patterns, "_FIRST_BLOCK", 5)
+    monkeypatch.setattr(patterns, "_LEAST_BLOCK", 5)
+    response = find(connection, "erophyte", mode="regex", scope="messages")
+    assert response.hits
+    assert len(response.hits) < 3
+    assert response.partial is not None
+    assert "of the newest" in response.partial
+    assert f"back to {NOW.year}" in response.partial
+    # Whole words are found however old.
+    response = find(connection, "xerophyte40", mode="trigram", scope="messages")
+    assert "xerophyte40 number" in [hit.content for hit in response.hits]
+
+
+def test_blocks_meet_and_nothing_is_read_twice(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "_FIRST_BLOCK", 3)
+    monkeypatch.setattr(patterns, "_MOST_BLOCK", 3)
+    monkeypatch.setattr(patterns, "_LEAST_BLOCK", 1)
+    conversation = add_conversation(connection)
+    # Many of one moment, so that the sequence number alone parts the blocks.
+    rows = {add_message(connection, f"snark {number}", conversation=conversation) for number in range(20)}
+    summaries = {add_summary(connection, f"snark of summary {number}") for number in range(8)}
+    response = find(connection, "snark", mode="regex", limit=50)
+    assert len(response.hits) == 28
+    assert set(ids(response.hits)) == rows | summaries
+    assert response.partial is None
+
+
+def test_filters_hold_while_texts_are_read(connection: Connection) -> None:
+    ours = add_conversation(connection, agent="codex")
+    new = add_message(connection, "gimble one", agent="codex", conversation=ours, role="assistant")
+    old = add_message(connection, "gimble two", agent="codex", conversation=ours, age_days=10)
+    add_message(connection, "gimble three")
+    add_message(connection, "gimble four", metadata={"kind": "progress"})
+    heartbeat = add_conversation(connection, key="heartbeat:2")
+    add_message(connection, "gimble five", conversation=heartbeat)
+    summary = add_summary(connection, "gimble six", agents=["codex"], conversation=ours)
+    for mode in ("trigram", "regex"):
+        assert set(ids(find(connection, "gimbl", mode=mode, agent="codex").hits)) == {new, old, summary}
+        assert ids(find(connection, "gimbl", mode=mode, role="assistant").hits) == [new]
+        assert set(ids(find(connection, "gimbl", mode=mode, conversation_id=ours).hits)) == {new, old, summary}
+        assert ids(find(connection, "gimbl", mode=mode, before=NOW - timedelta(days=5)).hits) == [old]
+        assert ids(find(connection, "gimbl", mode=mode, scope="summaries").hits) == [summary]
+        nothing = find(connection, "gimbl", mode=mode, agent="nobody")
+        assert "within these filters" in str(nothing.reason)
+
+
+def test_a_misspelt_word_finds_what_is_spelled_like_it_below_what_holds_it(connection: Connection) -> None:
+    meant = add_message(connection, "the chrysanthemum order is late", age_days=300)
+    for number in range(200):
+        add_message(connection, f"remark {number} about gardens")
+    refresh_lexicon(connection)
+    response = find(connection, "chrysantemum", mode="trigram")
+    assert ids(response.hits) == [meant]
+    assert 0 < response.hits[0].score < 0.5
+    exact = add_message(connection, "a chrysantemum, as they wrote it", age_days=400)
+    hits = find(connection, "chrysantemum", mode="trigram").hits
+    assert ids(hits) == [exact, meant]
+    assert hits[0].score >= 0.5 > hits[1].score
+
+
+def test_equal_hits_stand_in_a_fixed_order(connection: Connection) -> None:
+    conversation = add_conversation(connection)
+    for _ in range(12):
+        add_message(connection, "the very same mimsy", conversation=conversation)
+    for mode in ("trigram", "regex"):
+        first = ids(find(connection, "mims", mode=mode).hits)
+        assert first == sorted(first)
+        assert ids(find(connection, "mims", mode=mode, limit=5).hits) == first[:5]
+
+
+def test_the_snippet_shows_the_place(connection: Connection) -> None:
+    add_message(connection, "filler " * 200 + "exit status 137 " + "filler " * 200)
+    add_message(connection, "ran it", role="tool", tool_name="Bash", tool_result="noise " * 300 + "exit status 139")
+    hits = find(connection, r"exit status 13\d", mode="regex").hits
+    assert {("137" in hit.snippet, "139" in hit.snippet) for hit in hits} == {(True, False), (False, True)}
+    assert all(len(hit.snippet) <= 300 for hit in hits)
+    assert "xit statu" in find(connection, "xit statu", mode="trigram", limit=1).hits[0].snippet
+
+
+def test_the_exact_text_is_selected_however_many_rows_share_its_parts(connection: Connection) -> None:
+    wanted = add_message(
+        connection,
+        "[tool] Bash",
+        role="tool",
+        tool_name="Bash",
+        tool_result="padding " * 300 + "at /srv/app/user_store.py:42 raised KeyError" + " padding" * 300,
+        age_days=900,
+    )
+    called = add_message(connection, "then client.getUserByBadge(x) " + "and more " * 200, age_days=900)
+    summary = add_summary(
+        connection,
+        "It broke in src/api/user_store.py:42, they say.",
+        earliest=NOW - timedelta(days=901),
+        latest=NOW - timedelta(days=900),
+    )
+    conversation = add_conversation(connection)
+    for number in range(120):
+        add_message(
+            connection, f"user_store.py and main.py 42 app {number} get user by badge", conversation=conversation
+        )
+    refresh_lexicon(connection)
+    profile = replace(scoring.PROFILE, candidates=10, lexical_kept=5)
+    for mode in ("fts", "hybrid", "trigram"):
+        for query, holders in (
+            ("user_store.py:42", {wanted, summary}),
+            ("app/user_store.py:42", {wanted}),
+            ("getUserByBadge", {called}),
+        ):
+            request = SearchRequest(query, mode=mode, limit=4)
+            hits = search(connection, request, embed_query=None, now=NOW, profile=profile).hits
+            assert set(ids(hits[: len(holders)])) == holders, (mode, query)
+    with connection.transaction():
+        tune_session(connection, ef_search=40)
+        request = SearchRequest("USER_STORE.py:42", agent="nobody")
+        assert patterns.find_exact(connection, request, wanted=5).literal == frozenset()
+        assert patterns.find_exact(connection, SearchRequest("words alone"), wanted=5).literal == frozenset()
+
+
+def test_the_exact_text_is_looked_for_in_more_than_one_go(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patterns, "_FIRST_HOLDERS", 2)
+    wanted = add_message(connection, "see a/b.c", age_days=9)
+    for number in range(12):
+        add_message(connection, f"both a/b and b.c {number}")
+    with connection.transaction():
+        tune_session(connection, ef_search=40)
+        found = patterns.find_exact(connection, SearchRequest("a/b.c"), wanted=1)
+    row = connection.execute("SELECT seq FROM ros_messages WHERE id = %s", [wanted]).fetchone()
+    assert row is not None
+    assert found.literal == {("message", row["seq"])}
+
+
+def test_the_identifiers_index_answers(connection: Connection) -> None:
+    for number in range(50):
+        add_message(connection, f"see src/mod{number}.py")
+    connection.execute("ANALYZE ros_messages")
+    with connection.transaction():
+        tune_session(connection, ef_search=40)
+        plan = connection.execute(
+            """EXPLAIN SELECT 1 FROM ros_messages
+               WHERE ros_identifiers(content, tool_result) @> ros_identifiers('src/mod7.py', NULL)"""
+        ).fetchall()
+    assert "ros_messages_identifiers" in str(plan)
+
+
+def test_a_lock_is_no_timeout_of_a_pattern(connection: Connection, database_url: str) -> None:
+    add_message(connection, "some text")
+    connection.execute("SET statement_timeout = '40ms'")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        connection.execute("SELECT pg_sleep(1)")
+    connection.execute("SET statement_timeout = '20s'")
+    assert find(connection, "some", mode="regex").hits
+    row = connection.execute("SELECT current_setting('statement_timeout') AS timeout").fetchone()
+    assert row == {"timeout": "20s"}

@@ -1,0 +1,57 @@
+"""A literal text as an expression: every spelling of it, and nothing else. Python reads these expressions alike."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+
+from rivet_pipeline.retrieval.literal import LONGEST_FOLDED, literal_pattern
+
+
+def fits(text: str, other: str) -> bool:
+    return re.fullmatch(literal_pattern(text), other, re.IGNORECASE) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "others"),
+    [
+        ("cafe", ["cafe", "CAFE", "caf\u00e9", "cafe\u0301", "CAF\u00c9"]),
+        ("caf\u00e9", ["cafe", "cafe\u0301"]),
+        ("cafe\u0301", ["cafe", "caf\u00e9"]),
+        ("strasse", ["straße", "STRASSE", "STRAẞE"]),
+        ("Größe", ["groesse"[:2] + "osse", "GRÖSSE", "größe"]),
+        ("istanbul", ["\u0130stanbul", "\u0131stanbul", "ISTANBUL", "i\u0307stanbul"]),
+        ("smorrebrod", ["smørrebrød"]),
+        ("oeuvre", ["œuvre"]),
+        ("が", ["\u304b\u3099", "が"]),
+        ("\uff21bc", ["\uff21bc", "abc"]),
+        ("배포", [unicodedata.normalize("NFD", "배포")]),
+        ("a.b*[c]{2}(d)|e\\f^g$?+", ["A.B*[c]{2}(d)|e\\f^g$?+"]),
+        ("100%_x", ["100%_X"]),
+    ],
+)
+def test_a_text_fits_in_all_its_spellings(text: str, others: list[str]) -> None:
+    assert fits(text, text)
+    assert [other for other in others if not fits(text, other)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [("a.b", "axb"), ("a_b", "axb"), ("100%", "1000"), ("公园", "公司"), ("и", "i"), ("sse", "\u00dfx")],
+)
+def test_another_text_does_not_fit(text: str, other: str) -> None:
+    assert not fits(text, other)
+
+
+def test_every_sign_fits_itself_and_no_other() -> None:
+    signs = [chr(code) for code in range(0x20, 0x250) if not unicodedata.category(chr(code)).startswith("C")]
+    for sign in signs:
+        assert fits(sign, sign), hex(ord(sign))
+        if not sign.isalpha() and sign.isascii():
+            assert [other for other in signs if fits(sign, other)] == [sign]
+
+
+def test_the_longest_text_stays_an_expression_of_reasonable_length() -> None:
+    assert len(literal_pattern("e" * LONGEST_FOLDED)) < 20_000

@@ -1,4 +1,4 @@
-"""`POST /api/memory/tool/<name>`: the tools of the table in `api/tools.py`, each as a route of its own."""
+"""`POST /api/memory/tool/<name>`: the tools of the table in `api/tools/`, each as a route of its own."""
 
 from __future__ import annotations
 

@@ -51,10 +51,11 @@ def browse(connection: Connection, request: BrowseRequest, *, max_limit: int = M
     ).fetchall()
     messages = [BrowsedMessage(**row) for row in rows[:limit]]
     more = len(rows) > limit
-    return BrowseResponse(messages, _write_cursor(messages[-1], request.newest_first) if more else None)
+    return BrowseResponse(messages, cursor_after(messages[-1], request.newest_first) if more else None)
 
 
-def _write_cursor(last: BrowsedMessage, newest_first: bool) -> str:
+def cursor_after(last: BrowsedMessage, newest_first: bool) -> str:
+    """The cursor of the page that begins after a message, for who showed less than a page."""
     value = [last.created_at.isoformat(), last.seq, newest_first]
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 

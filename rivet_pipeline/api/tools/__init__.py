@@ -3,7 +3,13 @@
 A family a module; importing this package registers them all, in the order in which they are listed.
 """
 
-from rivet_pipeline.api.tools import memory_write, memory_full  # isort: skip
+from rivet_pipeline.api.tools import (  # isort: skip
+    memory_search,
+    memory_browse,
+    memory_stats,
+    memory_write,
+    memory_full,
+)
 from rivet_pipeline.api.tools.memory_full import GetFullArguments, full_payload_text
 from rivet_pipeline.api.tools.memory_write import AppendArguments, IngestArguments, IngestedMessage, ToolCallArguments
 from rivet_pipeline.api.tools.surface import SMALL_BODY, TOOLS, Arguments, Tool, is_offered, offered, register
@@ -20,7 +26,10 @@ __all__ = [
     "ToolCallArguments",
     "full_payload_text",
     "is_offered",
+    "memory_browse",
     "memory_full",
+    "memory_search",
+    "memory_stats",
     "memory_write",
     "offered",
     "register",

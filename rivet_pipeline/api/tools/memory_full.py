@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
-from rivet_pipeline.api.tools.budget import head, tokens
+from rivet_pipeline.api.tools.budget import head, label, tokens
 from rivet_pipeline.api.tools.surface import DEFAULT_TOKENS, Arguments, MaxTokens, Tool, lenient, register
 from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.transcripts.full_payload import FullPayload, Section, Status, load_message, memory_get_full
@@ -51,8 +51,8 @@ def _get_full(resources: Resources, arguments: GetFullArguments) -> str:
     return full_payload_text(payload, max_tokens=arguments.max_tokens)
 
 
-#: What the heading and the outcome may take of a budget, and what each part of a message has at least, in tokens.
-_HEADING_TOKENS, _LEAST_TOKENS = 200, 60
+#: What the lines around a part of a message take of a budget, and what each part has at least, in tokens.
+_FRAME_TOKENS, _LEAST_TOKENS = 50, 60
 
 #: What each outcome means for who asked. `{…}` are filled in.
 _OUTCOMES: dict[Status, str] = {
@@ -79,7 +79,7 @@ def full_payload_text(payload: FullPayload, *, max_tokens: int | None = None) ->
     With `max_tokens` the parts are cut to about as many, one after the other, and each says where it goes on.
     """
     message = payload.message
-    tool = f", tool {message.tool_name}" if message.tool_name else ""
+    tool = f", tool {label(message.tool_name)}" if message.tool_name else ""
     path = file = payload.path or "its transcript"
     if isinstance(payload.place, int):
         file += f", line {payload.place + 1}"
@@ -88,20 +88,20 @@ def full_payload_text(payload: FullPayload, *, max_tokens: int | None = None) ->
     outcome = _OUTCOMES[payload.status].format(
         file=file, path=path, host=payload.host or "this machine's name was not noted", problem=payload.problem
     )
-    heading = f"Message {message.id}, {message.agent}/{message.role}{tool}, in {message.session_key}"
-    sections = payload.sections if max_tokens is None else _within(payload.sections, max_tokens)
-    return "\n\n".join([f"{heading}\n{outcome}", *(_section_text(section) for section in sections)])
+    heading = f"Message {message.id}, {message.agent}/{message.role}{tool}, in {label(message.session_key, 200)}"
+    top = f"{heading}\n{outcome}"
+    sections = payload.sections if max_tokens is None else _within(payload.sections, max_tokens - tokens(top))
+    return "\n\n".join([top, *(_section_text(section) for section in sections)])
 
 
-def _within(sections: Sequence[Section], max_tokens: int) -> list[Section]:
+def _within(sections: Sequence[Section], left: int) -> list[Section]:
     """The sections with no more text than the budget holds; every one of them keeps a little, so that it is seen."""
     kept: list[Section] = []
-    left = max_tokens - _HEADING_TOKENS
-    for section in sections:
-        room = max(_LEAST_TOKENS, left)
+    for place, section in enumerate(sections, 1):
+        room = max(_LEAST_TOKENS, left - (len(sections) - place) * (_FRAME_TOKENS + _LEAST_TOKENS) - _FRAME_TOKENS)
         text = head(section.text, room)
         kept.append(replace(section, text=text))
-        left -= tokens(text)
+        left -= tokens(text) + _FRAME_TOKENS
     return kept
 
 

@@ -22,7 +22,7 @@ SMALL_BODY = 256 * 1024
 
 #: How large a text answer is when the caller says nothing, and the bounds of what it may say, in tokens. Clients refuse
 #: or cut answers of more than 25,000.
-DEFAULT_TOKENS, MIN_TOKENS, MAX_TOKENS = 8_000, 500, 25_000
+DEFAULT_TOKENS, MIN_TOKENS, MAX_TOKENS = 8_000, 1_000, 25_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,11 @@ import anyio.to_thread
 import uvicorn
 from fastapi import FastAPI, Query
 from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.routing import Route
 
 from rivet_pipeline.api.dependencies import open_resources
 from rivet_pipeline.api.docs_page import DOCS_CSP, render_docs
+from rivet_pipeline.api.mcp.http import MCP_PATH, McpEndpoint
 from rivet_pipeline.api.models import NoQuery
 from rivet_pipeline.api.problems import PROBLEM_RESPONSES, RequestBoundary, install_handlers
 from rivet_pipeline.api.routes import capture, conversations, health, memory, tools
@@ -45,6 +47,7 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
 
     The connections and the query embedder are opened when the application starts and closed when it stops.
     """
+    mcp = McpEndpoint(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -52,7 +55,8 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
             app.state.resources = await anyio.to_thread.run_sync(
                 lambda: stack.enter_context(open_resources(settings, url))
             )
-            yield
+            async with mcp.serving(app):
+                yield
             await anyio.to_thread.run_sync(stack.close)
 
     app = FastAPI(
@@ -74,6 +78,7 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     for module in (capture, memory, conversations, health):
         app.include_router(module.router)
     app.include_router(tools.make_router(settings))
+    app.router.routes.append(Route(MCP_PATH, mcp, include_in_schema=False))
 
     @app.get("/", include_in_schema=False)
     def start(_: Annotated[NoQuery, Query()]) -> RedirectResponse:

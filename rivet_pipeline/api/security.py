@@ -127,6 +127,13 @@ class Guard:
             )
 
 
+def require_json(headers: Mapping[str, str]) -> None:
+    """A form or a plain text is what a page of another origin can send without asking; JSON it can not."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Refusal(415, "Send the body as JSON with the header `Content-Type: application/json`.")
+
+
 class BodyLimit:
     """Refuses a body over `limit` bytes with 413 as soon as that is known, announced or not, before it is parsed.
 

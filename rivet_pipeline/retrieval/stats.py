@@ -278,8 +278,8 @@ def _top_tools(connection: Connection, agent: str | None) -> dict[str, int]:
     return {row["tool_name"]: row["n"] for row in rows}
 
 
-def _recent_sessions(connection: Connection, agent: str | None) -> list[dict[str, Any]]:
-    """The twelve conversations last active, noise left out."""
+def recent_conversations(connection: Connection, agent: str | None = None) -> list[dict[str, Any]]:
+    """The twelve conversations last active, noise left out: id, session_key, agent, channel, title, day, updated_at."""
     return _all(
         connection,
         """SELECT id, session_key, agent, channel, title, day, updated_at, active FROM ros_conversations
@@ -305,7 +305,7 @@ _FIGURES: dict[str, _Figure] = {
     "embeddings": _embeddings,
     "freshness": _freshness,
     "top_tools": _top_tools,
-    "recent_sessions": _recent_sessions,
+    "recent_sessions": recent_conversations,
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,7 +15,7 @@ from rivet_pipeline.api.tools.budget import tokens
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.settings import Settings
-from rivet_pipeline_tests.integration.memory_rows import NOW, add_conversation, add_message, add_summary
+from rivet_pipeline_tests.integration.memory_rows import add_conversation, add_message, add_summary
 
 BERLIN = Settings(timezone="Europe/Berlin")
 
@@ -249,12 +248,11 @@ def test_a_cursor_of_another_query_is_refused(resources: Resources, connection: 
 
 
 def test_days_are_cut_in_the_configured_zone(resources: Resources, connection: Connection) -> None:
-    inside = add_message(
-        connection, "early lamp", age_days=(NOW - NOW.replace(hour=23) + timedelta(days=1)).seconds / 86400
-    )
+    inside = add_message(connection, "half past midnight in Berlin", age_days=12.5 / 24)
+    outside = add_message(connection, "half past eleven the evening before", age_days=13.5 / 24)
     answer = ask(resources, "memory_browse", since="2026-03-10", before="2026-03-11")
     assert "since 2026-03-10 00:00 CET · before 2026-03-11 00:00 CET" in answer
-    assert str(inside) not in answer or "2026-03-10" in answer
+    assert (str(inside) in answer, str(outside) in answer) == (True, False)
 
 
 ODD = [None, "null", "", " NULL ", ["null"], [""], []]

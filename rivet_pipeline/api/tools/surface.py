@@ -107,8 +107,8 @@ OptionalObject = Annotated[dict[str, Any] | None, lenient()]
 
 MaxTokens = Annotated[
     int,
-    lenient_whole(DEFAULT_TOKENS, MIN_TOKENS, MAX_TOKENS),
     Field(ge=MIN_TOKENS, le=MAX_TOKENS, description="The most that the answer may hold, in tokens, roughly."),
+    lenient_whole(DEFAULT_TOKENS, MIN_TOKENS, MAX_TOKENS),
 ]
 Cursor = Annotated[
     str | None,

@@ -53,6 +53,12 @@ def when(moment: datetime, zone: ZoneInfo) -> str:
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M %Z}"
 
 
+def count(number: int, noun: str) -> str:
+    """A number and what it counts: `1 message`, `2 summaries`."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else many}"
+
+
 @dataclass(slots=True)
 class Page:
     """An answer under construction: parts one after the other, until the budget is used up."""

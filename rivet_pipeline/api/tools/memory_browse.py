@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
-from rivet_pipeline.api.tools.budget import Page, clip, label, quote, when
+from rivet_pipeline.api.tools.budget import Page, clip, count, label, quote, when
 from rivet_pipeline.api.tools.reading import (
     FOOTER_TOKENS,
     OptionalRole,
@@ -124,7 +124,7 @@ def _message(message: BrowsedMessage, resources: Resources, *, named: bool, shar
 
 
 def _end(resources: Resources, arguments: BrowseArguments, shown: int, left: int, cursor: str | None) -> str:
-    lines = [f"{shown:,} {'message' if shown == 1 else 'messages'}."]
+    lines = [f"{count(shown, 'message')}."]
     if left:
         lines = [
             f"Cut to stay within {arguments.max_tokens:,} tokens: {shown:,} of {shown + left:,} messages are shown."

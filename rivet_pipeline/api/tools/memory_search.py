@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.models import Words
-from rivet_pipeline.api.tools.budget import Page, clip, clip_tokens, label, quote, tokens, when
+from rivet_pipeline.api.tools.budget import Page, clip, clip_tokens, count, label, quote, tokens, when
 from rivet_pipeline.api.tools.reading import (
     FOOTER_TOKENS,
     Bounds,
@@ -128,8 +128,8 @@ class _Texts:
     def show(self, hits: Sequence[Hit]) -> list[Hit]:
         """Adds the hits that the budget holds, the first one at least; returns them."""
         summaries = sum(hit.source == "summary" for hit in hits)
-        counts = f"{_count(len(hits), 'result')} ({_count(summaries, 'summary')}, "
-        counts += f"{_count(len(hits) - summaries, 'message')}), best first; times are in {self._zone.key}."
+        counts = f"{count(len(hits), 'result')} ({count(summaries, 'summary')}, "
+        counts += f"{count(len(hits) - summaries, 'message')}), best first; times are in {self._zone.key}."
         self.page.parts.append("\n".join([self._head[0], counts, *self._head[1:]]))
         shown: list[Hit] = []
         unfolded = 0
@@ -162,7 +162,7 @@ class _Texts:
         else:
             parts.append(when(hit.created_at, self._zone))
         if hit.message_count:
-            parts.append(_count(hit.message_count, "message"))
+            parts.append(count(hit.message_count, "message"))
         parts.append(f"score {hit.score:.3f}")
         where = [f"id `{hit.id}`", f"conversation `{hit.conversation_id}`", label(hit.title or hit.session_key)]
         return " · ".join(parts) + "\n" + " · ".join(part for part in where if part)
@@ -222,11 +222,6 @@ def _body(hit: Hit, *, whole: bool) -> str:
     shown = clip(text, room) if whole else hit.snippet
     rest = "" if hit.source == "summary" else "; memory_get_full with this id shows all of it"
     return f"{quote(shown)}\n[a part of {len(text):,} characters{rest}]"
-
-
-def _count(number: int, noun: str) -> str:
-    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else many}"
 
 
 def _head(resources: Resources, arguments: SearchArguments, bounds: Bounds, response: SearchResponse) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
-from rivet_pipeline.api.tools.budget import Page, label, when
+from rivet_pipeline.api.tools.budget import Page, count, label, when
 from rivet_pipeline.api.tools.reading import describe, next_steps
 from rivet_pipeline.api.tools.surface import DEFAULT_TOKENS, Arguments, MaxTokens, OptionalFilter, Tool, register
 from rivet_pipeline.retrieval.stats import collect_stats
@@ -43,9 +43,12 @@ def stats_text(stats: Stats, resources: Resources, arguments: StatsArguments) ->
         more = len(stats.alerts) - len(lines)
         page.add("\n".join(["## Needs a person", *lines, *([f"- and {more} more"] if more else [])]))
     left_out = []
+    empty = [name.replace("_", " ") for name, value in stats.figures.items() if not value]
     for name, value in stats.figures.items():
-        if not page.add(_figure(name, value, resources), reserve=100):
+        if value and not page.add(_figure(name, value, resources), reserve=100):
             left_out.append(name.replace("_", " "))
+    if empty:
+        page.add(f"Nothing: {', '.join(empty)}.")
     if left_out:
         page.parts.append(
             f"Cut to stay within {arguments.max_tokens:,} tokens: {', '.join(left_out)}. "
@@ -63,13 +66,14 @@ def _headline(stats: Stats, resources: Resources, agent: str | None) -> str:
         empty = "could not be counted" if "totals" in stats.errors else "there are none yet"
         return f"# Memory: messages{whose} {empty}\n\n{next_steps(resources, steps)}"
     first, last = when(totals["first_at"], resources.zone), when(totals["last_at"], resources.zone)
-    return f"# Memory: {totals['messages']:,} messages{whose}, {first} to {last}\nTimes are in {resources.zone.key}."
+    held = count(totals["messages"], "message")
+    return f"# Memory: {held}{whose}, {first} to {last}\nTimes are in {resources.zone.key}."
 
 
 def _figure(name: str, value: Any, resources: Resources) -> str:
     title = f"## {name.replace('_', ' ').capitalize()}"
     if name == "recent_sessions":
-        return "\n".join([title, *(_session(row, resources) for row in value)]) if value else f"{title}\nnone"
+        return "\n".join([title, *(_session(row, resources) for row in value)])
     if isinstance(value, dict):
         lines = [
             f"- {label(str(key).replace('_', ' '), 60)}: {describe(item, resources)}" for key, item in value.items()
@@ -78,7 +82,7 @@ def _figure(name: str, value: Any, resources: Resources) -> str:
         lines = [f"- {describe(item, resources)}" for item in value]
     else:
         lines = [describe(value, resources)]
-    return "\n".join([title, *(lines or ["none"])])
+    return "\n".join([title, *lines])
 
 
 def _session(row: dict[str, Any], resources: Resources) -> str:

@@ -134,6 +134,11 @@ class Settings(BaseSettings):
         validation_alias="XDG_DATA_HOME",
         description="Where OpenCode keeps its data, in the folder `opencode`.",
     )
+    config_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.config"),
+        validation_alias="XDG_CONFIG_HOME",
+        description="Where OpenCode and Claude Desktop keep their configuration.",
+    )
     opencode_db: Annotated[Path | None, NoDecode] = Field(
         default=None, validation_alias="OPENCODE_DB", description="OpenCode's database, when it stands elsewhere."
     )
@@ -275,6 +280,7 @@ class Settings(BaseSettings):
         "kimi_home",
         "hermes_home",
         "data_home",
+        "config_home",
         "opencode_db",
     )
     @classmethod

@@ -53,6 +53,13 @@ class Settings(BaseSettings):
         validation_alias="RIVETOS_API_TOKEN",
         description="When set, every request but `/healthz` must carry `Authorization: Bearer <token>`.",
     )
+    api_write_rate: int = Field(
+        default=500,
+        ge=1,
+        validation_alias="RIVETOS_API_WRITE_RATE",
+        description="How many requests that are not GET one address may send the API in a second, ten times as many "
+        "at once; more answer 429.",
+    )
     dagster_port: int = Field(
         default=3000, ge=1, le=65535, validation_alias="RIVETOS_DAGSTER_PORT", description="The Dagster UI's port."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
@@ -19,10 +20,12 @@ from rivet_pipeline.api.mcp.http import MCP_PATH, McpEndpoint
 from rivet_pipeline.api.models import NoQuery
 from rivet_pipeline.api.problems import PROBLEM_RESPONSES, RequestBoundary, install_handlers
 from rivet_pipeline.api.routes import capture, conversations, health, memory, tools
-from rivet_pipeline.api.security import BodyLimit, Guard, check_bind
+from rivet_pipeline.api.security import BodyLimit, Guard, WriteLimit, check_bind, exposure_warning
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 #: How long, in seconds, running requests may take to finish when the service is asked to stop.
 GRACE_SECONDS = 10
@@ -73,6 +76,7 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     install_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, limit=settings.capture_max_body, smaller=tools.body_limits())
+    app.add_middleware(WriteLimit, rate=settings.api_write_rate)
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(RequestBoundary)
     for module in (capture, memory, conversations, health):
@@ -98,6 +102,8 @@ def serve(settings: Settings, url: str) -> None:
     database can not be reached.
     """
     check_bind(settings)
+    if (warning := exposure_warning(settings)) is not None:
+        _log.warning("%s", warning)
     connect(url, application_name="rivet-api").close()
     listener = _listen(settings)
     try:

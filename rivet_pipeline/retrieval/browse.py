@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 from datetime import datetime
 from typing import Any
@@ -52,6 +53,18 @@ def browse(connection: Connection, request: BrowseRequest, *, max_limit: int = M
     messages = [BrowsedMessage(**row) for row in rows[:limit]]
     more = len(rows) > limit
     return BrowseResponse(messages, cursor_after(messages[-1], request.newest_first) if more else None)
+
+
+def page_tag(page: BrowseResponse) -> str:
+    """A text that differs when a page does: of which messages it is, what was filled in later, and whether it ends.
+
+    Words and results are told by their hashes, since a secret may be taken out of them.
+    """
+    digest = hashlib.sha256(b"1" if page.next_cursor else b"0")
+    for message in page.messages:
+        parts = (message.content, message.tool_result, message.title, message.tool_args, message.metadata)
+        digest.update(message.id.bytes + json.dumps(parts, sort_keys=True).encode())
+    return digest.hexdigest()[:32]
 
 
 def cursor_after(last: BrowsedMessage, newest_first: bool) -> str:

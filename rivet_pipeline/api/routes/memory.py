@@ -20,6 +20,7 @@ from rivet_pipeline.api.models import (
     StatsAnswer,
     StatsQuery,
 )
+from rivet_pipeline.api.problems import NOT_FOUND
 from rivet_pipeline.api.times import period
 from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.retrieval.browse import browse
@@ -79,7 +80,7 @@ def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) ->
         return browse_answer(browse(connection, request))
 
 
-@router.get("/lineage/{id}", summary="Trace a summary to its words, or a message to its summaries")
+@router.get("/lineage/{id}", summary="Trace a summary to its words, or a message to its summaries", responses=NOT_FOUND)
 def memory_lineage(
     wanted: Annotated[UUID, Path(alias="id", description="The id of a summary or of a message.")],
     query: Annotated[LineageQuery, Query()],

@@ -124,5 +124,6 @@ register(
         "Shows the whole of one message, by its id. What was cut when it was captured is read back from the "
         "transcript that the row points to, if that is on this machine. Long parts come in pieces.",
         title="Read a whole message",
+        may_miss=True,
     ),
 )

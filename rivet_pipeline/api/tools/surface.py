@@ -31,6 +31,7 @@ class Tool:
 
     `run` answers with a text, or with data that has a JSON form; what is wrong is raised as a `RivetError`, never
     answered as if nothing had been found. `large` says that its arguments may be as large as a captured batch.
+    `may_miss` says that it answers with `NotFoundError` when what its arguments name is not there.
     `read_only` stands in the place of a tool that writes where writing is off; without one it is then not offered.
     """
 
@@ -41,6 +42,7 @@ class Tool:
     writes: bool = False
     large: bool = False
     title: str = ""
+    may_miss: bool = False
     read_only: Tool | None = None
 
 

@@ -327,7 +327,8 @@ def test_every_tool_takes_json_by_post_only(refuser: httpx.Client, name: str) ->
 def test_bodies_are_bounded(refuser: httpx.Client, name: str) -> None:
     limit = 1024 * 1024 if name == "memory_ingest_session" else 256 * 1024
     path, headers = f"/api/memory/tool/{name}", {"content-type": "application/json"}
-    assert refuser.post(path, content=b" " * (limit - 2) + b"{}", headers=headers).status_code == 400
+    # What a tool asks for beside an object is its own business.
+    assert refuser.post(path, content=b" " * (limit - 2) + b"{}", headers=headers).status_code in {200, 400}
     answer = refuser.post(path, content=b" " * (limit - 1) + b"{}", headers=headers)
     assert answer.status_code == 413
     assert f"{limit:,} bytes" in answer.json()["detail"]
@@ -386,6 +387,7 @@ def test_a_sessions_history_comes_in_either_order_and_without_tools(client: http
         return [message["content"] for message in page["messages"]], page["nextCursor"]
 
     assert read()[0] == ["0", "1", "2", "3"]
+    assert len(client.get("/api/conversations/opus%3As%3A1/messages").json()["messages"]) == 4
     assert read(order="desc", include_tools="false")[0] == ["3", "1", "0"]
     first, cursor = read(order="desc", limit=3)
     assert (first, read(order="desc", limit=3, cursor=cursor)[0]) == (["3", "2", "1"], ["0"])

@@ -42,20 +42,22 @@ def session_messages(
 ) -> BrowseAnswer | Response:
     """Lists whole messages, oldest first unless `order=desc`, those of all agents of the session.
 
-    The order is total, so following `nextCursor` shows each message once, also while more are captured. An `ETag`
+    A key that nothing is known under is tried without its harness: `codex:17` as `17`. The order is total, so following `nextCursor` shows each message once, also while more are captured. An `ETag`
     changes with the page, so that who looks again and again is told so in a few bytes when there is nothing new.
     """
-    request = BrowseRequest(
-        session_key=key,
-        limit=query.limit,
-        cursor=query.cursor,
-        newest_first=query.order == "desc",
-        include_tools=query.include_tools,
-    )
     with resources.connection() as connection:
-        page = browse(connection, request, max_limit=MAX_LIMIT)
-        if not page.messages and not holds_session(connection, key):
+        # Some programs capture under the native id alone, and are asked for by harness and id.
+        known = next((one for one in (key, key.partition(":")[2]) if one and holds_session(connection, one)), None)
+        if known is None:
             raise NotFoundError(f"No conversation has the session key {key[:200]!r}; /api/memory/browse lists them.")
+        request = BrowseRequest(
+            session_key=known,
+            limit=query.limit,
+            cursor=query.cursor,
+            newest_first=query.order == "desc",
+            include_tools=query.include_tools,
+        )
+        page = browse(connection, request, max_limit=MAX_LIMIT)
     tag = f'"{page_tag(page)}"'
     # A page is nobody else's to keep, and must be asked for again.
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}

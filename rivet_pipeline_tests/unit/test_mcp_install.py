@@ -23,6 +23,7 @@ from rivet_pipeline.api.mcp.config_files import ConfigFileError, change_json, ch
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.transcripts.hook_install import apply_change
+from rivet_pipeline_tests.integration.rivet_command import rivet_command
 
 PROGRAM = Path("/opt/a folder/bin/rivet")
 
@@ -277,3 +278,29 @@ def test_any_toml_keeps_what_it_said(text: str) -> None:
     if '"""' in text:
         with pytest.raises(ConfigFileError, match="safely"):
             change_toml(after, "mcp_servers", "rivet", None)
+
+
+def test_the_command_shows_writes_and_takes_out(
+    known: dict[str, McpClient], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "QWEN_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    cursor, gemini = known["cursor"], known["gemini"]
+    write(cursor, "{}")
+    write(gemini, "{")
+    with rivet_command("postgresql://unused", tmp_path, monkeypatch, capsys, before=("mcp", "install")) as run:
+        shown = run("cursor", "--dry-run")
+        assert (shown.code, cursor.file.read_text()) == (0, "{}")
+        assert '+    "rivet": {' in shown.out
+        both = run("--yes", "--write")
+        assert both.code == 1
+        assert "gemini" in both.err
+        assert "is not JSON from line 1 on" in both.err
+        entry = read_json(cursor.file.read_text())["mcpServers"]["rivet"]
+        assert entry["env"]["RIVETOS_MEMORY_AGENT"] == "cursor"
+        assert Path(entry["command"]).name == "rivet"
+        assert "cursor: nothing to change." in run("cursor").out
+        assert run("cursor", "--uninstall", "--yes").code == 0
+        assert read_json(cursor.file.read_text()) == {}
+        assert run("vim").code == 2
+    assert len(list(cursor.file.parent.glob("mcp.json.*.backup"))) == 2

@@ -42,22 +42,25 @@ def session_messages(
 ) -> BrowseAnswer | Response:
     """Lists whole messages, oldest first unless `order=desc`, those of all agents of the session.
 
-    A key that nothing is known under is tried without its harness: `codex:17` as `17`. The order is total, so following `nextCursor` shows each message once, also while more are captured. An `ETag`
+    A key that nothing is known under is tried without
+    its harness: `codex:17` as `17`.
+
+    The order is total, so following `nextCursor` shows each message once, also while more are captured. An `ETag`
     changes with the page, so that who looks again and again is told so in a few bytes when there is nothing new.
     """
     with resources.connection() as connection:
         # Some programs capture under the native id alone, and are asked for by harness and id.
         known = next((one for one in (key, key.partition(":")[2]) if one and holds_session(connection, one)), None)
-        if known is None:
-            raise NotFoundError(f"No conversation has the session key {key[:200]!r}; /api/memory/browse lists them.")
         request = BrowseRequest(
-            session_key=known,
+            session_key=known or key,
             limit=query.limit,
             cursor=query.cursor,
             newest_first=query.order == "desc",
             include_tools=query.include_tools,
         )
         page = browse(connection, request, max_limit=MAX_LIMIT)
+    if known is None:
+        raise NotFoundError(f"No conversation has the session key {key[:200]!r}; /api/memory/browse lists them.")
     tag = f'"{page_tag(page)}"'
     # A page is nobody else's to keep, and must be asked for again.
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}

@@ -22,6 +22,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from rivet_pipeline.api.tools import TOOLS
 from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.settings import Settings
+from rivet_pipeline_tests.api_server import running_api
 from rivet_pipeline_tests.integration.memory_rows import add_message
 
 pytestmark = pytest.mark.slow
@@ -215,21 +217,29 @@ def test_a_client_that_closes_in_a_call_ends_it(database_url: str, connection: C
     assert server.process.returncode == 0
 
 
-def test_the_inspectors_command_line_lists_and_calls(database_url: str, tmp_path: Path) -> None:
+def inspect(target: list[str], *words: str, **environment: str) -> Any:
+    """What the MCP inspector's command line prints for one request to a server."""
     npx = shutil.which("npx")
     if npx is None:
         pytest.skip("npx is not installed: the MCP inspector comes from npm")
-    environment = {**os.environ, "RIVETOS_PG_URL": database_url, "RIVETOS_HOME": str(tmp_path / "home")}
+    command = [npx, "--yes", "@modelcontextprotocol/inspector", "--cli", *target, *words]
+    ran = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=170, check=False
+    )
+    if "npm error" in ran.stderr or "npm ERR!" in ran.stderr:
+        pytest.skip(f"npm could not bring the MCP inspector: {ran.stderr.strip().splitlines()[0][:200]}")
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
 
-    def inspect(*words: str) -> Any:
-        command = [npx, "--yes", "@modelcontextprotocol/inspector", "--cli", *COMMAND, *words]
-        ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
-        if "npm error" in ran.stderr.lower() or "npm err!" in ran.stderr.lower():
-            pytest.skip(f"npm could not bring the MCP inspector: {ran.stderr.strip().splitlines()[0][:200]}")
-        assert ran.returncode == 0, ran.stderr
-        return json.loads(ran.stdout)
 
-    listed = inspect("--method", "tools/list")["tools"]
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_the_inspectors_command_line_lists_and_calls(database_url: str, tmp_path: Path, transport: str) -> None:
+    environment = {"RIVETOS_PG_URL": database_url, "RIVETOS_HOME": str(tmp_path / "home")}
+    search = ("--method", "tools/call", "--tool-name", "memory_search", "--tool-arg", "query=lamp", "limit=5")
+    with running_api(Settings(), database_url) as base:
+        target = COMMAND if transport == "stdio" else [f"{base}/mcp", "--transport", "http"]
+        listed = inspect(target, "--method", "tools/list", **environment)["tools"]
+        called = inspect(target, *search, **environment)
     assert "memory_search" in [tool["name"] for tool in listed]
-    called = inspect("--method", "tools/call", "--tool-name", "memory_search", "--tool-arg", "query=lamp", "limit=5")
     assert "No results" in text_of(called)

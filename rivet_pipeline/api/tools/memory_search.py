@@ -45,11 +45,9 @@ _UNFOLDED, _SOURCES = 3, 4
 #: Less room than this, in tokens, is left to the next page.
 _LEAST_TOKENS = 150
 
-_EFFECT = {
-    "hybrid": "results are found and ranked by words alone",
-    "fts": "results are found and ranked by words alone",
-    "vector": "nothing could be looked for by meaning; mode `fts` or `hybrid` looks by words",
-}
+#: What it means for an answer that meaning could not be used.
+_BY_WORDS = "results are found and ranked by words alone"
+_NOT_AT_ALL = "nothing could be looked for by meaning; mode `fts` or `hybrid` looks by words"
 
 
 class SearchArguments(PeriodArguments):
@@ -233,7 +231,9 @@ def _head(resources: Resources, arguments: SearchArguments, bounds: Bounds, resp
     if only:
         lines.append(f"Only: {only}.")
     if response.degraded is not None:
-        lines.append(f"Note: {label(response.degraded, 200)}; {_EFFECT[arguments.mode]}.")
+        lines.append(
+            f"Note: {label(response.degraded, 200)}; {_NOT_AT_ALL if arguments.mode == 'vector' else _BY_WORDS}."
+        )
     return lines
 
 

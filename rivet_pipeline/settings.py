@@ -53,6 +53,13 @@ class Settings(BaseSettings):
         validation_alias="RIVETOS_API_TOKEN",
         description="When set, every request but `/healthz` must carry `Authorization: Bearer <token>`.",
     )
+    api_write_rate: int = Field(
+        default=500,
+        ge=1,
+        validation_alias="RIVETOS_API_WRITE_RATE",
+        description="How many requests that are not GET one address may send the API in a second, ten times as many "
+        "at once; more answer 429.",
+    )
     dagster_port: int = Field(
         default=3000, ge=1, le=65535, validation_alias="RIVETOS_DAGSTER_PORT", description="The Dagster UI's port."
     )
@@ -140,6 +147,11 @@ class Settings(BaseSettings):
         default=Path("~/.local/share"),
         validation_alias="XDG_DATA_HOME",
         description="Where OpenCode keeps its data, in the folder `opencode`.",
+    )
+    config_home: Annotated[Path, NoDecode] = Field(
+        default=Path("~/.config"),
+        validation_alias="XDG_CONFIG_HOME",
+        description="Where OpenCode and Claude Desktop keep their configuration.",
     )
     opencode_db: Annotated[Path | None, NoDecode] = Field(
         default=None, validation_alias="OPENCODE_DB", description="OpenCode's database, when it stands elsewhere."
@@ -334,6 +346,7 @@ class Settings(BaseSettings):
         "kimi_home",
         "hermes_home",
         "data_home",
+        "config_home",
         "opencode_db",
     )
     @classmethod

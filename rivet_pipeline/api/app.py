@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
@@ -11,17 +12,21 @@ import anyio.to_thread
 import uvicorn
 from fastapi import FastAPI, Query
 from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.routing import Route
 
 from rivet_pipeline.api.dependencies import open_resources
 from rivet_pipeline.api.docs_page import DOCS_CSP, render_docs
 from rivet_pipeline.api.hub import site
+from rivet_pipeline.api.mcp.http import MCP_PATH, McpEndpoint
 from rivet_pipeline.api.models import NoQuery
 from rivet_pipeline.api.problems import PROBLEM_RESPONSES, RequestBoundary, install_handlers
 from rivet_pipeline.api.routes import capture, context, conversations, health, memory, tags, tools, wiki
-from rivet_pipeline.api.security import BodyLimit, Guard, check_bind
+from rivet_pipeline.api.security import BodyLimit, Guard, WriteLimit, check_bind, exposure_warning
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 #: How long, in seconds, running requests may take to finish when the service is asked to stop.
 GRACE_SECONDS = 10
@@ -48,6 +53,7 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
 
     The connections and the query embedder are opened when the application starts and closed when it stops.
     """
+    mcp = McpEndpoint(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -55,7 +61,8 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
             app.state.resources = await anyio.to_thread.run_sync(
                 lambda: stack.enter_context(open_resources(settings, url))
             )
-            yield
+            async with mcp.serving(app):
+                yield
             await anyio.to_thread.run_sync(stack.close)
 
     app = FastAPI(
@@ -72,12 +79,14 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     install_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, limit=settings.capture_max_body, smaller=tools.body_limits() | tags.body_limits())
+    app.add_middleware(WriteLimit, rate=settings.api_write_rate)
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(RequestBoundary)
     for module in (capture, memory, context, conversations, health, tags, wiki):
         app.include_router(module.router)
     app.include_router(tools.make_router(settings))
     site.mount(app, settings)
+    app.router.routes.append(Route(MCP_PATH, mcp, include_in_schema=False))
 
     @app.get("/", include_in_schema=False)
     def start(_: Annotated[NoQuery, Query()]) -> RedirectResponse:
@@ -97,6 +106,8 @@ def serve(settings: Settings, url: str) -> None:
     database can not be reached.
     """
     check_bind(settings)
+    if (warning := exposure_warning(settings)) is not None:
+        _log.warning("%s", warning)
     connect(url, application_name="rivet-api").close()
     listener = _listen(settings)
     try:

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from fastapi import Depends, Request
 
 from rivet_pipeline.api.models import EmbeddingsHealth
-from rivet_pipeline.api.problems import Refusal
+from rivet_pipeline.api.security import require_json
 from rivet_pipeline.db.pool import Connection, Pool, open_pool
 from rivet_pipeline.models.embedder import PROBE
 from rivet_pipeline.models.factory import build_embedder
@@ -136,7 +136,5 @@ FromApp = Annotated[Resources, Depends(_resources)]
 
 
 async def json_only(request: Request) -> None:
-    """A form or a plain text is what a page of another origin can send without asking; JSON it can not."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise Refusal(415, "Send the body as JSON with the header `Content-Type: application/json`.")
+    """Refuses a body that is not JSON."""
+    require_json(request.headers)

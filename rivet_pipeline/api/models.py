@@ -52,7 +52,10 @@ def _time(value: object) -> object:
     return parse_time(value)
 
 
-Filled = Annotated[str, AfterValidator(_not_blank)]
+#: How the schema says what `_not_blank` checks.
+_SAYS_SOMETHING = Field(json_schema_extra={"pattern": r"\S"})
+
+Filled = Annotated[str, AfterValidator(_not_blank), _SAYS_SOMETHING]
 Time = Annotated[
     datetime,
     BeforeValidator(_time),
@@ -175,7 +178,7 @@ class CaptureAnswer(BaseModel):
 
 
 Words = Annotated[str, BeforeValidator(lambda value: clean_text(value) if isinstance(value, str) else value)]
-Filter = Annotated[Words, AfterValidator(_not_blank)]
+Filter = Annotated[Words, AfterValidator(_not_blank), _SAYS_SOMETHING]
 
 
 class _Query(BaseModel):
@@ -237,7 +240,11 @@ class SessionMessagesQuery(_Query):
     """The parameters of a session's listing."""
 
     limit: int = Field(200, ge=1, le=1000)
-    cursor: str | None = Field(None, description="`nextCursor` or `previousCursor` of another page.")
+    order: Literal["asc", "desc"] = Field("asc", description="Oldest first, or newest first.")
+    include_tools: bool = Field(True, description="false leaves out what tools said.")
+    cursor: str | None = Field(
+        None, description="`nextCursor` or `previousCursor` of another page; leave the other parameters as they were."
+    )
 
 
 class StatsQuery(_Query):

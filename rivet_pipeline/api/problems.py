@@ -71,6 +71,12 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
+#: What a route says besides, that answers 404 when what its address or its body names is not there.
+NOT_FOUND: dict[int | str, dict[str, Any]] = {
+    404: {"description": "Nothing has this id, key or name.", "content": PROBLEM_RESPONSES["default"]["content"]}
+}
+
+
 class Refusal(HTTPException):
     """A request that is refused before any route sees it.
 

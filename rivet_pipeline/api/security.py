@@ -27,6 +27,10 @@ OPEN_PATH = "/healthz"
 #: writing when the connection closes may never see the answer.
 _DRAIN_BYTES = 8 * 1024 * 1024
 
+#: So many seconds' worth of writes may come at once, and so many addresses are told apart.
+BURST_SECONDS = 10
+_MOST_ADDRESSES = 10_000
+
 _WILDCARDS = {"0.0.0.0", "::", ""}  # noqa: S104 - compared with, not bound to
 
 
@@ -37,6 +41,16 @@ def check_bind(settings: Settings) -> None:
             f"RIVETOS_API_HOST is {settings.api_host!r}, which other machines can reach: set RIVETOS_API_TOKEN to a "
             "long random text, or leave the host at 127.0.0.1."
         )
+
+
+def exposure_warning(settings: Settings) -> str | None:
+    """What to know when other machines can reach the API: it speaks plain HTTP. None on loopback."""
+    if settings.loopback_only:
+        return None
+    return (
+        f"the API listens on {settings.api_host} port {settings.api_port} without TLS: the token and every message can "
+        "be read on the way. Put a proxy with TLS before it, or use a tunnel."
+    )
 
 
 def is_loopback(host: str) -> bool:
@@ -140,6 +154,45 @@ class Guard:
                 "Send the header `Authorization: Bearer <token>` with the value of RIVETOS_API_TOKEN.",
                 {"WWW-Authenticate": 'Bearer realm="rivet"'},
             )
+
+
+def require_json(headers: Mapping[str, str]) -> None:
+    """A form or a plain text is what a page of another origin can send without asking; JSON it can not."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Refusal(415, "Send the body as JSON with the header `Content-Type: application/json`.")
+
+
+class WriteLimit:
+    """Refuses with 429 what one address sends beyond `rate` writes a second; `BURST_SECONDS` of them may come at once.
+
+    A program that has run wild must not fill the disk before somebody notices. Reading is not limited.
+    """
+
+    def __init__(self, app: ASGIApp, rate: int) -> None:
+        self.app = app
+        self._rate = float(rate)
+        self._most = self._rate * BURST_SECONDS
+        self._left: dict[str, tuple[float, float]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one connection; anything but HTTP is passed on."""
+        if scope["type"] == "http" and scope["method"] not in {"GET", "HEAD", "OPTIONS"}:
+            self._take(scope["client"][0] if scope.get("client") else "")
+        await self.app(scope, receive, send)
+
+    def _take(self, address: str) -> None:
+        now = time.monotonic()
+        left, seen = self._left.get(address, (self._most, now))
+        left = min(self._most, left + (now - seen) * self._rate) - 1
+        if left < 0:
+            wait = max(1, round(-left / self._rate))
+            raise Refusal(
+                429, f"More than {self._rate:,.0f} writes a second; try again in {wait} s.", {"Retry-After": str(wait)}
+            )
+        if len(self._left) >= _MOST_ADDRESSES:
+            self._left.clear()
+        self._left[address] = (left, now)
 
 
 class BodyLimit:

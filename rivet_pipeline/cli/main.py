@@ -40,6 +40,7 @@ COMMANDS = {
     "hook": ("hook", "hook_command", "Capture one event of an agent; called by its hooks."),
     "hooks": ("hooks", "hooks_app", "Install the hooks of agents, so that they are captured while they run."),
     "spool": ("spool", "spool_app", "Show and send what waits for the API."),
+    "mcp": ("mcp", "mcp_app", "Serve the memory to MCP clients, and tell them of it."),
     "serve": ("serve", "serve_command", "Serve the HTTP API alone, until Ctrl-C."),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 from dataclasses import dataclass
 from datetime import datetime
@@ -96,6 +97,18 @@ def _filters(request: BrowseRequest, place: _Place | None, *, descending: bool) 
             sql.SQL("(m.created_at, m.seq) {beyond} (%(at)s::timestamptz, %(seq)s::bigint)").format(beyond=beyond)
         )
     return sql.SQL("\n  AND ").join(wanted) if wanted else sql.SQL("true")
+
+
+def page_tag(page: BrowseResponse) -> str:
+    """A text that differs when a page does: of which messages it is, what was filled in later, and whether it ends.
+
+    Words and results are told by their hashes, since a secret may be taken out of them.
+    """
+    digest = hashlib.sha256(b"1" if page.next_cursor else b"0")
+    for message in page.messages:
+        parts = (message.content, message.tool_result, message.title, message.tool_args, message.metadata)
+        digest.update(message.id.bytes + json.dumps(parts, sort_keys=True).encode())
+    return digest.hexdigest()[:32]
 
 
 def cursor_after(last: BrowsedMessage, newest_first: bool) -> str:

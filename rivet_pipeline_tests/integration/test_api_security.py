@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from rivet_pipeline.api.app import serve
-from rivet_pipeline.api.security import check_bind, is_loopback
+from rivet_pipeline.api.security import check_bind, exposure_warning, is_loopback
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.errors import RivetError, StoreUnavailableError
@@ -234,6 +234,88 @@ def test_serving_on_a_taken_port_or_without_a_store_says_what_to_do(database_url
         serve(Settings(api_port=taken.getsockname()[1]), database_url)
     with pytest.raises(StoreUnavailableError, match="can not be reached"):
         serve(Settings(), f"postgresql://postgres@/x?host={tmp_path}")
+
+
+def every_route(base: str) -> list[tuple[str, str]]:
+    """The method and an address of every route that is documented, and of those that are not."""
+    paths = httpx.get(base + "/openapi.json").json()["paths"]
+    routes = [(method.upper(), path.replace("{", "").replace("}", "")) for path in paths for method in paths[path]]
+    return [*routes, ("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json"), ("POST", "/mcp"), ("GET", "/mcp")]
+
+
+def test_every_route_stands_behind_the_guard(open_base: str, closed_base: str) -> None:
+    routes = every_route(open_base)
+    assert ("POST", "/api/memory/tool/memory_search") in routes
+    for method, path in routes:
+        for headers, status in (
+            ({"Host": "evil.example"}, 421),
+            ({"Origin": "http://evil.example"}, 403),
+            ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "empty"}, 403),
+        ):
+            answer = httpx.request(method, open_base + path, headers=headers)
+            assert answer.status_code == status, (method, path)
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert "access-control-allow-origin" not in answer.headers
+        if path != "/healthz":
+            assert httpx.request(method, closed_base + path).status_code == 401, (method, path)
+
+
+@pytest.mark.parametrize(
+    "media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
+)
+def test_every_write_takes_json_alone(open_base: str, media_type: str) -> None:
+    writes = [(method, path) for method, path in every_route(open_base) if method in {"POST", "PUT", "PATCH"}]
+    assert len(writes) > 3
+    for method, path in writes:
+        headers = {"Content-Type": media_type} if media_type else {}
+        answer = httpx.request(method, open_base + path, content=b"{}", headers=headers)
+        assert answer.status_code == 415, (method, path)
+
+
+def test_a_program_that_runs_wild_is_slowed_down(store: str) -> None:
+    with running_api(Settings(api_write_rate=1), store) as base, httpx.Client(base_url=base) as client:
+        path = "/api/memory/tool/memory_stats"
+        answers = [client.post(path, json={"unknown": 1}) for _ in range(30)]
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert [answer.status_code for answer in answers[:10]] == [400] * 10
+        assert refused
+        assert int(refused[0].headers["retry-after"]) >= 1
+        assert "writes a second" in refused[0].json()["detail"]
+        assert client.get("/healthz").status_code == 200
+
+
+def test_no_secret_is_answered_or_logged(
+    database_url: str, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(
+        api_token=SecretStr("token-5e1c"),
+        embed_api_key=SecretStr("embed-5e1c"),
+        compactor_api_key=SecretStr("compactor-5e1c"),
+        pg_url=SecretStr(f"{database_url}&password=password-5e1c"),
+    )
+    caplog.set_level("DEBUG")
+    headers = {"Authorization": "Bearer token-5e1c"}
+    with running_api(settings, database_url) as base, httpx.Client(base_url=base, headers=headers) as client:
+        said = [
+            client.get("/api/memory/stats").text,
+            client.get("/api/memory/health").text,
+            client.post("/api/memory/tool/memory_stats", json={}).text,
+            client.get("/docs").text,
+            client.get("/openapi.json").text,
+            client.get("/api/memory/search", params={"q": "x", "bad": "1"}).text,
+        ]
+        connection.execute("ALTER TABLE ros_messages RENAME TO elsewhere")
+        said.append(client.get("/api/memory/browse").text)
+    logged = [record.getMessage() for record in caplog.records if record.name.startswith("rivet_pipeline")]
+    assert not [text for text in [*said, *logged] if "5e1c" in text]
+
+
+def test_other_machines_without_tls_are_warned_of() -> None:
+    assert exposure_warning(Settings()) is None
+    warning = exposure_warning(Settings(api_host="0.0.0.0", api_token=SecretStr("t")))
+    assert warning is not None
+    assert "without TLS" in warning
+    assert "\n" not in warning
 
 
 @pytest.mark.parametrize(

@@ -395,7 +395,9 @@ def client(database_url: str) -> Iterator[httpx.Client]:
 
 def test_over_http_the_answer_is_one_text(client: httpx.Client, connection: Connection, cut: tuple[Any, Path]) -> None:
     message_id, path = cut
-    answer = client.post("/api/memory/tool/memory_get_full", json={"id": str(message_id), "section": None})
+    answer = client.post(
+        "/api/memory/tool/memory_get_full", json={"id": str(message_id), "section": None, "max_tokens": "25000"}
+    )
     assert answer.status_code == 200
     text = answer.json()["result"]
     assert text.startswith(f"Message {message_id}, rivet-claude/user, in claude-code:s1\n")

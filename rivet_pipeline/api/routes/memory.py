@@ -20,6 +20,7 @@ from rivet_pipeline.api.models import (
     StatsAnswer,
     StatsQuery,
 )
+from rivet_pipeline.api.problems import NOT_FOUND
 from rivet_pipeline.api.times import period
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.retrieval.browse import browse
@@ -112,7 +113,7 @@ def browse_memory(query: Annotated[BrowseQuery, Query()], resources: FromApp) ->
         return browse_answer(request, browse(connection, request), zone=resources.zone.key)
 
 
-@router.get("/lineage/{id}", summary="Trace a summary to its words, or a message to its summaries")
+@router.get("/lineage/{id}", summary="Trace a summary to its words, or a message to its summaries", responses=NOT_FOUND)
 def memory_lineage(
     wanted: Annotated[UUID, Path(alias="id", description="The id of a summary or of a message.")],
     query: Annotated[LineageQuery, Query()],

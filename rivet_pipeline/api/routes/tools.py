@@ -1,4 +1,4 @@
-"""`POST /api/memory/tool/<name>`: the tools of the table in `api/tools.py`, each as a route of its own."""
+"""`POST /api/memory/tool/<name>`: the tools of the table in `api/tools/`, each as a route of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends
 
 from rivet_pipeline.api.dependencies import FromApp, Resources, json_only
 from rivet_pipeline.api.models import ToolAnswer
+from rivet_pipeline.api.problems import NOT_FOUND
 from rivet_pipeline.api.tools import SMALL_BODY, TOOLS, Tool, offered
 from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.settings import Settings
@@ -28,6 +29,7 @@ def make_router(settings: Settings) -> APIRouter:
             description=tool.doc,
             operation_id=tool.name,
             dependencies=[Depends(json_only)],
+            responses=NOT_FOUND if tool.may_miss else None,
         )
 
     @router.post("/{name:path}", include_in_schema=False)

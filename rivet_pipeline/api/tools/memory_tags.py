@@ -7,12 +7,22 @@ from typing import Annotated
 from typing import Literal as OneOf
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.tag_answers import read_states
+from rivet_pipeline.api.tools.budget import clip_tokens, tokens
+from rivet_pipeline.api.tools.surface import (
+    DEFAULT_TOKENS,
+    Arguments,
+    MaxTokens,
+    OptionalText,
+    Tool,
+    lenient,
+    register,
+)
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.errors import InvalidInputError, RivetError
+from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_value
 from rivet_pipeline.tags.log import undo
 from rivet_pipeline.tags.read import count_tags, list_tags, lookup_sessions, read_pending
@@ -20,7 +30,6 @@ from rivet_pipeline.tags.review import Item, add_tag, decide, find_conversation,
 from rivet_pipeline.tags.tables import installed
 from rivet_pipeline.tags.types import Decided, Decision, PendingSession, Status, Tag
 from rivet_pipeline.tags.vocabulary import Entry, decide_values, list_values, merge_values, upsert_value
-from rivet_pipeline.transcripts.cleaning import ENVELOPE, clean_json
 
 _DECISIONS: dict[str, Decision] = {
     "accepted": "accepted",
@@ -28,87 +37,101 @@ _DECISIONS: dict[str, Decision] = {
     "removed": "removed",
     "kept": "kept",
 }
-READS = ("pending", "list", "counts", "lookup", "taxonomy")
-WRITES = ("decide", "add", "suggest_removal", "taxonomy_upsert", "taxonomy_decide", "taxonomy_merge", "undo")
 
-READ_ONLY = (
-    "memory_tags is read-only here. Set RIVETOS_MCP_ENABLE_MEMORY_WRITE=1 to let agents decide about tags; people do "
-    "so with `rivet tags` and POST /api/memory/tags."
-)
+#: What of a budget is kept for saying that something was cut.
+_CUT_TOKENS = 60
+
 NOT_INSTALLED = "Tagging is not installed in this store: it lacks the tables. Start `rivet up` once with this version."
 
 
-def _absent(value: object) -> object:
-    return None if isinstance(value, str) and value.strip().lower() in {"", "null"} else value
+ReadAction = OneOf["pending", "list", "counts", "lookup", "taxonomy"]
+Action = OneOf[
+    "pending",
+    "list",
+    "counts",
+    "lookup",
+    "taxonomy",
+    "decide",
+    "add",
+    "suggest_removal",
+    "taxonomy_upsert",
+    "taxonomy_decide",
+    "taxonomy_merge",
+    "undo",
+]
 
 
-Text = Annotated[str | None, BeforeValidator(_absent)]
-
-
-class TagsArguments(BaseModel):
-    """The arguments of memory_tags."""
+class ReadTagsArguments(Arguments):
+    """The arguments of memory_tags where it only reads."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [{"action": "pending"}, {"action": "lookup", "session_keys": ["claude-code:5b0f"]}]
         },
     )
 
-    action: OneOf[
-        "pending",
-        "list",
-        "counts",
-        "lookup",
-        "taxonomy",
-        "decide",
-        "add",
-        "suggest_removal",
-        "taxonomy_upsert",
-        "taxonomy_decide",
-        "taxonomy_merge",
-        "undo",
-    ] = Field("pending", description="The last seven write, and need RIVETOS_MCP_ENABLE_MEMORY_WRITE=1.")
-    tag: Text = Field(None, description="`key:value`: what is added, listed or changed.")
-    key: Text = Field(
+    action: Annotated[ReadAction, lenient("pending")] = Field("pending", description="What to read.")
+    tag: OptionalText = Field(None, description="list: only this `key:value`.")
+    key: OptionalText = Field(None, description="list, counts, taxonomy: only this key.")
+    state: OptionalText = Field(None, description="list, lookup, taxonomy: states, with commas between.")
+    session_keys: Annotated[list[str], lenient([])] = Field(
+        default_factory=list, max_length=500, description="lookup: session keys."
+    )
+    limit: Annotated[int | None, lenient()] = Field(None, ge=1, le=1000)
+    max_tokens: MaxTokens = DEFAULT_TOKENS
+
+
+class TagsArguments(ReadTagsArguments):
+    """The arguments of memory_tags where it may write too."""
+
+    action: Annotated[Action, lenient("pending")] = Field(  # type: ignore[assignment]
+        "pending", description="The last seven write."
+    )
+    tag: OptionalText = Field(None, description="`key:value`: what is added, listed or changed.")
+    key: OptionalText = Field(
         None, description="list, counts, taxonomy: only this key. taxonomy_merge: the key of both values."
     )
-    state: Text = Field(
+    state: OptionalText = Field(
         None,
         description="decide: accepted, rejected, removed or kept. taxonomy_upsert and taxonomy_decide: accepted, "
         "suggested or rejected. list, lookup, taxonomy: states with commas between.",
     )
-    ids: list[UUID] = Field(default_factory=list, max_length=1000, description="decide, suggest_removal: ids of tags.")
-    seen: list[int] = Field(
+    ids: Annotated[list[UUID], lenient([])] = Field(
+        default_factory=list, max_length=1000, description="decide, suggest_removal: ids of tags."
+    )
+    seen: Annotated[list[int], lenient([])] = Field(
         default_factory=list, max_length=1000, description="decide: the revisions that were seen, in the order of ids."
     )
-    session_keys: list[str] = Field(default_factory=list, max_length=500, description="lookup: session keys.")
-    session_key: Text = Field(None, description="add: the session.")
-    agent: Text = Field(None, description="add: which agent's session, when several have the key.")
-    summary_id: UUID | None = Field(None, description="add: a summary instead of a session.")
-    from_value: Text = Field(None, description="taxonomy_merge: the value that becomes an alias.")
-    into: Text = Field(None, description="taxonomy_merge: the value that stays.")
-    description: Text = Field(None, description="taxonomy_upsert: what the value means.")
-    reason: Text = Field(None, description="suggest_removal: why.")
-    decision: UUID | None = Field(None, description="undo: the decision's id.")
-    decided_by: Text = Field(None, description="Who decides. Absent: RIVETOS_MEMORY_AGENT, else `mcp`.")
-    limit: int | None = Field(None, ge=1, le=1000)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _storable(cls, value: object) -> object:
-        return clean_json(value, around=ENVELOPE)
+    session_key: OptionalText = Field(None, description="add: the session.")
+    agent: OptionalText = Field(None, description="add: which agent's session, when several have the key.")
+    summary_id: Annotated[UUID | None, lenient()] = Field(None, description="add: a summary instead of a session.")
+    from_value: OptionalText = Field(None, description="taxonomy_merge: the value that becomes an alias.")
+    into: OptionalText = Field(None, description="taxonomy_merge: the value that stays.")
+    description: OptionalText = Field(None, description="taxonomy_upsert: what the value means.")
+    reason: OptionalText = Field(None, description="suggest_removal: why.")
+    decision: Annotated[UUID | None, lenient()] = Field(None, description="undo: the decision's id.")
+    decided_by: OptionalText = Field(None, description="Who decides. Absent: RIVETOS_MEMORY_AGENT, else `mcp`.")
 
 
 def memory_tags(resources: Resources, arguments: TagsArguments) -> str:
-    """Does what `action` says, and tells it in words. Raises `RivetError` when it may not, or can not."""
-    if arguments.action in WRITES and not resources.settings.enable_memory_write:
-        raise RivetError(READ_ONLY)
+    """Does what `action` says, and tells it in words. Raises `RivetError` when it can not."""
     by = arguments.decided_by or resources.settings.memory_agent or "mcp"
     with resources.connection() as connection:
         if not installed(connection):
             return NOT_INSTALLED
-        return _ACTIONS[arguments.action](connection, arguments, by)
+        return _within(_ACTIONS[arguments.action](connection, arguments, by), arguments.max_tokens)
+
+
+def _read_tags(resources: Resources, arguments: ReadTagsArguments) -> str:
+    return memory_tags(resources, TagsArguments.model_validate(arguments.model_dump()))
+
+
+def _within(text: str, budget: int) -> str:
+    """The text, or whole lines of its beginning that the budget holds, with a word about the rest."""
+    if tokens(text) <= budget:
+        return text
+    lines = clip_tokens(text, budget - _CUT_TOKENS).rsplit("\n", 1)[0]
+    return f"{lines}\n\nCut to stay within {budget:,} tokens; a larger max_tokens, a key or a limit shows the rest."
 
 
 def _pending(connection: Connection, arguments: TagsArguments, by: str) -> str:
@@ -294,3 +317,27 @@ _ACTIONS: dict[str, Callable[[Connection, TagsArguments, str], str]] = {
     "taxonomy_merge": _merge,
     "undo": _undo,
 }
+
+
+register(
+    Tool(
+        "memory_tags",
+        TagsArguments,
+        memory_tags,
+        "Tags of sessions and summaries, as key:value. action=pending (default) lists what waits for a review; "
+        "list, counts, lookup (the tags of sessions by their keys) and taxonomy (the vocabulary) read too. decide, "
+        "add, suggest_removal, taxonomy_upsert, taxonomy_decide, taxonomy_merge and undo write; every decision can be "
+        "undone.",
+        writes=True,
+        title="Tags and their review",
+        may_miss=True,
+        read_only=Tool(
+            "memory_tags",
+            ReadTagsArguments,
+            _read_tags,
+            "Tags of sessions and summaries, as key:value. action=pending (default) lists what waits for a person's "
+            "review; list, counts, lookup (the tags of sessions by their keys) and taxonomy (the vocabulary) read too.",
+            title="Tags",
+        ),
+    )
+)

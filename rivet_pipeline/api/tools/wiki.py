@@ -1,0 +1,145 @@
+"""`wiki_search` and `wiki_read`: what they take, and how they answer in words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from rivet_pipeline.api.dependencies import Resources
+from rivet_pipeline.api.models import Filled
+from rivet_pipeline.api.tools.budget import clip_tokens, tokens
+from rivet_pipeline.api.tools.surface import (
+    DEFAULT_TOKENS,
+    Arguments,
+    MaxTokens,
+    Tool,
+    lenient,
+    lenient_whole,
+    register,
+)
+from rivet_pipeline.errors import NotFoundError
+from rivet_pipeline.wiki.markdown import page_markdown
+from rivet_pipeline.wiki.names import slugify
+from rivet_pipeline.wiki.read import PageSection, TopicPage, read_topic
+from rivet_pipeline.wiki.search import search_topics
+
+ReadSection = Literal["full", "summary", "history", "citations", "names"]
+
+#: What of a budget is kept for saying that something was cut.
+_CUT_TOKENS = 60
+
+
+class WikiSearchArguments(Arguments):
+    """The arguments of wiki_search."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"query": "how are predictions served", "limit": 5}]})
+
+    query: Filled = Field(max_length=8000, description="What to look for, in words.")
+    limit: Annotated[int, Field(ge=1, le=20, description="How many pages at most."), lenient_whole(5, 1, 20)] = 5
+    max_tokens: MaxTokens = DEFAULT_TOKENS
+
+
+class WikiReadArguments(Arguments):
+    """The arguments of wiki_read."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"slug": "storm-surge-warning"}]})
+
+    slug: Filled = Field(max_length=200, description="The page's slug, its title or another name it goes by.")
+    section: Annotated[ReadSection | None, lenient()] = Field(
+        None, description="Only this part: the sentences alone, what was superseded, the citations, or the names."
+    )
+    max_tokens: MaxTokens = DEFAULT_TOKENS
+
+
+def _search(resources: Resources, arguments: WikiSearchArguments) -> str:
+    with resources.connection() as connection:
+        found = search_topics(
+            connection, arguments.query, limit=arguments.limit, embed_query=resources.vectors.on(connection)
+        )
+    if not found.hits:
+        return f"No page found: {found.reason}. memory_search looks into the conversations themselves."
+    lines = [] if found.degraded is None else [f"[words alone: {found.degraded}]"]
+    for hit in found.hits:
+        verified = f", verified {hit.latest_at:%Y-%m-%d}" if hit.latest_at else ""
+        lines.append(f"{hit.title} (slug {hit.slug}{verified})\n{hit.excerpt}")
+    return clip_tokens("\n\n".join([*lines, "wiki_read gives a whole page by its slug."]), arguments.max_tokens)
+
+
+def _read(resources: Resources, arguments: WikiReadArguments) -> str:
+    """A page, or a part of it, as Markdown. Raises `NotFoundError` for a page that is not there."""
+    with resources.connection() as connection:
+        page = read_topic(connection, arguments.slug)
+    if page is None:
+        raise NotFoundError(f"There is no page {slugify(arguments.slug)!r} yet; wiki_search finds what there is.")
+    text = _part(page, arguments.section or "full", arguments.max_tokens)
+    if tokens(text) <= arguments.max_tokens:
+        return text
+    cut = clip_tokens(text, arguments.max_tokens - _CUT_TOKENS)
+    return f"{cut}\n\n[cut: section=summary, history, citations and names give the parts, a larger max_tokens more]"
+
+
+def _part(page: TopicPage, section: ReadSection, budget: int) -> str:
+    parts: dict[Any, str] = {
+        "summary": _sections(page.sections),
+        "history": _history(page),
+        "citations": _citations(page),
+        "names": f"aliases: {', '.join(page.aliases) or 'none'}\nspeaks of: {', '.join(page.entities) or 'none'}",
+    }
+    if section == "full":
+        whole = page_markdown(page)
+        if tokens(whole) <= budget:
+            return whole
+        section = "summary"
+    return f"# {page.title}\n\n{parts[section]}"
+
+
+def _sections(sections: tuple[PageSection, ...]) -> str:
+    return "\n\n".join(
+        f"## {section.heading}\n\n"
+        + "\n".join(
+            f"- {sentence.text} [{', '.join(citation.label for citation in sentence.citations)}]"
+            for sentence in section.sentences
+        )
+        for section in sections
+    )
+
+
+def _history(page: TopicPage) -> str:
+    if not page.history:
+        return "Nothing on this page has been superseded."
+    return "\n".join(
+        f"- As of {entry.sentence.as_of:%Y-%m-%d}: {entry.sentence.text} "
+        f"(superseded {entry.superseded_at:%Y-%m-%d} by: {entry.superseded_by})"
+        for entry in page.history[:20]
+    )
+
+
+def _citations(page: TopicPage) -> str:
+    lines = [
+        f"- {citation.label}: summary {citation.leaf_id}, {citation.at:%Y-%m-%d %H:%M} UTC, {citation.agent}"
+        + (f", {citation.session_title[:120]}" if citation.session_title else "")
+        for citation in page.citations
+    ]
+    return "\n".join([*lines, "/api/memory/lineage/<summary id> gives the messages of a summary."])
+
+
+register(
+    Tool(
+        "wiki_search",
+        WikiSearchArguments,
+        _search,
+        "Finds the wiki's pages by words and by meaning: what is known for good about a project, a service, a "
+        "tool or a preference, with its slug and the day of its newest sentence.",
+        title="Search the wiki",
+    ),
+    Tool(
+        "wiki_read",
+        WikiReadArguments,
+        _read,
+        "Gives a page of the wiki as Markdown: decisions, facts, preferences, what is open, what was superseded, "
+        "each sentence with the summaries that say it. Redirects and other names are followed.",
+        title="Read a page of the wiki",
+        may_miss=True,
+    ),
+)

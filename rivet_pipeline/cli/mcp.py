@@ -28,7 +28,6 @@ class ClientName(StrEnum):
 
 mcp_app = typer.Typer(
     name="mcp",
-    help="Serve the memory to an MCP client over standard input and output, or tell clients of it.",
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode="rich",

@@ -44,7 +44,7 @@ def label(text: str | None, limit: int = 80) -> str:
 
 def quote(text: str) -> str:
     """Words of a transcript as a quotation, so that nothing in them can be taken for a part of the answer."""
-    lines = _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n").split("\n")
+    lines = _CONTROLS.sub("", re.sub("\r\n?|[\u2028\u2029]", "\n", text)).strip("\n").split("\n")
     return "\n".join(f"> {line}".rstrip() for line in lines)
 
 

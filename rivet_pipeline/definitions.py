@@ -23,6 +23,7 @@ default_assets = [
     summaries.root_summaries,
     embeddings.summary_embeddings,
     retrieval.lexicon,
+    retrieval.retrieval_quality,
 ]
 default_jobs: list[Any] = [
     jobs.refine_days,
@@ -30,6 +31,7 @@ default_jobs: list[Any] = [
     jobs.resummarize_days,
     jobs.reembed_days,
     jobs.refresh_lexicon,
+    jobs.measure_retrieval,
     jobs.check_everything,
     jobs.housekeeping,
     jobs.retry_failed,
@@ -38,6 +40,7 @@ default_schedules = [
     schedules.idle_conversations,
     schedules.lexicon_hourly,
     schedules.checks_hourly,
+    schedules.retrieval_quality_daily,
     schedules.daily_housekeeping,
 ]
 default_sensors = [sensors.pending_work, sensors.remine_stale]
@@ -47,7 +50,7 @@ def build_defs(*, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """A fresh `Definitions`. `resources` replaces `store` or `models`, which read the settings in the run."""
     return dg.Definitions(
         assets=default_assets,
-        asset_checks=checks.default_checks,
+        asset_checks=[*checks.default_checks, retrieval.no_drop],
         jobs=default_jobs,
         schedules=default_schedules,
         sensors=default_sensors,

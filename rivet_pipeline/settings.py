@@ -164,6 +164,13 @@ class Settings(BaseSettings):
         description="The persona that the write tools note in the metadata when a call names none.",
     )
 
+    eval_file: Path | None = Field(
+        default=None,
+        validation_alias="RIVETOS_EVAL_FILE",
+        description="A LoCoMo or LongMemEval file whose questions the asset `retrieval_quality` asks. "
+        "Unset: the shipped questions over the demo sessions.",
+    )
+
     embed_url: str | None = Field(
         default=None,
         validation_alias="RIVETOS_EMBED_URL",
@@ -276,6 +283,7 @@ class Settings(BaseSettings):
         "hermes_home",
         "data_home",
         "opencode_db",
+        "eval_file",
     )
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:

@@ -6,7 +6,7 @@ See https://docs.dagster.io/guides/automate/schedules
 import dagster as dg
 
 from rivet_pipeline.assets.resources import StoreResource
-from rivet_pipeline.automation.jobs import check_everything, housekeeping, refresh_lexicon
+from rivet_pipeline.automation.jobs import check_everything, housekeeping, measure_retrieval, refresh_lexicon
 from rivet_pipeline.automation.sensors import requests_for
 from rivet_pipeline.db.pending import pending_days
 from rivet_pipeline.db.pool import connect
@@ -46,6 +46,15 @@ checks_hourly = dg.ScheduleDefinition(
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Every hour: all asset checks.",
+)
+
+retrieval_quality_daily = dg.ScheduleDefinition(
+    name="retrieval_quality_daily",
+    job=measure_retrieval,
+    cron_schedule="23 3 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every day: how well search finds what it should, and whether it finds less than before.",
 )
 
 daily_housekeeping = dg.ScheduleDefinition(

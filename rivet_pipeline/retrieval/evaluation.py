@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from statistics import median
 from typing import Any, Literal
 
 import numpy as np
@@ -59,7 +60,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The figures over the counted questions, by group, and every question.
+    """The figures over the counted questions, by group (`all`: those that do not count too), and every question.
 
     Figures are named `turn_recall@10`, `session_any@5`, `turn_ndcg@10` and so on, each from 0 to 1, the mean over the
     questions that have gold of that level; `latency_ms_*` are over all questions that were asked.
@@ -155,7 +156,7 @@ def report(name: str, asked: Iterable[Asked]) -> Evaluation:
     """The means over what was asked."""
     every = tuple(asked)
     counted = [one for one in every if one.counted]
-    groups: dict[str, list[Asked]] = {}
+    groups: dict[str, list[Asked]] = {"all": list(every)}
     for one in every:
         groups.setdefault(one.group, []).append(one)
     figures = _means(counted)
@@ -183,6 +184,31 @@ def _means(asked: Sequence[Asked]) -> dict[str, float]:
     return {"judged": judged, **{figure: round(sum(ones) / len(ones), 4) for figure, ones in values.items()}}
 
 
-def head(questions: QuestionSet, limit: int | None) -> QuestionSet:
-    """The set with its first `limit` questions; all conversations stay."""
-    return questions if limit is None else replace(questions, questions=questions.questions[:limit])
+#: How far a figure may lie below the median of the runs before, and below the best of them. Both: a slow decline passes
+#: the first, a lucky run must not fail all that follow it.
+MEDIAN_SLACK, BEST_SLACK = 0.03, 0.06
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A figure that is lower than it was."""
+
+    figure: str
+    now: float
+    median: float
+    best: float
+
+
+def drops(newest: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> list[Drop]:
+    """The figures of recall, any and nDCG that lie too far below those of the runs before. None without such runs."""
+    found = []
+    for figure, now in newest.items():
+        if not figure.startswith(("turn_", "session_")) or not isinstance(now, int | float):
+            continue
+        earlier = [float(run[figure]) for run in before if isinstance(run.get(figure), int | float)]
+        if not earlier:
+            continue
+        drop = Drop(figure, float(now), median(earlier), max(earlier))
+        if drop.now < drop.median - MEDIAN_SLACK or drop.now < drop.best - BEST_SLACK:
+            found.append(drop)
+    return found

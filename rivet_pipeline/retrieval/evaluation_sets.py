@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -68,7 +68,10 @@ class QuestionSet:
     conversations: tuple[Conversation, ...]
     questions: tuple[Question, ...]
     skipped: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def head(self, limit: int | None) -> QuestionSet:
+        """The set with its first `limit` questions (None: all); every conversation stays."""
+        return self if limit is None else replace(self, questions=self.questions[:limit])
 
 
 def turn_key(session_key: str, event_id: str) -> TurnKey:
@@ -95,6 +98,16 @@ def _fail(path: Path, kind: str, place: str, error: Exception) -> InvalidInputEr
 
 _SESSION = re.compile(r"session_(\d+)")
 _DIALOGUE_ID = re.compile(r"D\d+:\d+")
+
+
+def read_questions(path: Path) -> QuestionSet:
+    """Reads a file of either format, told by its first entry. Raises `InvalidInputError` for a file of another kind."""
+    data = _load(path, "LoCoMo or LongMemEval")
+    if "sample_id" in data[0]:
+        return read_locomo(path)
+    if "question_id" in data[0]:
+        return read_longmemeval(path)
+    raise InvalidInputError(str(path), "is neither a LoCoMo nor a LongMemEval file")
 
 
 def read_locomo(path: Path) -> QuestionSet:

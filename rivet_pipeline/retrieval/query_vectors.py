@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.embedder import WordLlamaEmbedder
 from rivet_pipeline.models.factory import QueryEmbedder, build_query_embedder
-from rivet_pipeline.models.protocols import ModelError
+from rivet_pipeline.models.protocols import Embedder, ModelError
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.vector import serving_model
 from rivet_pipeline.settings import Settings
@@ -31,11 +31,12 @@ _COMMON_WORD = 0.1
 class QueryVectors:
     """The query embedders of one process: the configured one, and the in-process model that may still serve.
 
-    Safe to share among threads. Raises `RivetError` when the configuration names no model.
+    Safe to share among threads. `embedder` takes the place of the configured one. Raises `RivetError` when the
+    configuration names no model.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._configured = build_query_embedder(settings)
+    def __init__(self, settings: Settings, embedder: Embedder | None = None) -> None:
+        self._configured = build_query_embedder(settings) if embedder is None else QueryEmbedder(embedder)
         self._own = QueryEmbedder(WordLlamaEmbedder())
 
     def on(self, connection: Connection) -> Callable[[str], NDArray[np.float32]]:

@@ -31,9 +31,9 @@ Key = tuple[Source, int]
 
 _MOST_IMPORTANT = max(scoring.IMPORTANCE.values())
 
-#: Rows that are scored, at least: twice the longest list, so that others can take the place of rows that repeat some,
-#: and so that a short list is the beginning of a longer one.
-_SCORED = 100
+#: Rows that are scored, at least: as many as the longest list and some, so that others can take the place of rows that
+#: repeat some, and so that a short list is the beginning of a longer one.
+_SCORED = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +63,20 @@ class _Candidate:
     """A row before it is scored. `own` is its relevance without context, `noise` what share it keeps of its score."""
 
     row: dict[str, Any]
+    key: Key
+    conversation: UUID
     text: float
     semantic: float
     temporal: float
     noise: float
     own: float
+    #: Its relevance as it counts, for itself and for what it lends: that of machinery counts little.
+    counts: float
     neighbours: float = 0.0
     tree: float = 0.0
     session: float = 0.0
     session_best: float = 0.0
     context: float = 0.0
-
-    @property
-    def key(self) -> Key:
-        return self.row["source"], self.row["seq"]
-
-    @property
-    def counts(self) -> float:
-        """Its relevance as it counts, for itself and for what it lends: that of machinery counts little."""
-        return self.own * self.noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,26 +134,18 @@ def _candidate(
     coverage = texts.coverage.get(key) if bm25 > 0 else None
     text = scoring.text_part(bm25=min(1.0, bm25), coverage=coverage, profile=profile)
     semantic = min(1.0, max(0.0, float(similarities.get(key, row["similarity"]) or 0.0)))
-    return _Candidate(
-        row,
-        text=text,
-        semantic=semantic,
-        temporal=scoring.temporal(
-            now=now,
-            created_at=row["at"],
-            last_accessed_at=row["last_accessed_at"],
-            accesses=row["access_count"] or 0,
-            profile=profile,
-        ),
-        noise=scoring.noise_factor(
-            kind=row["kind"],
-            tool_name=row["tool_name"],
-            role=row["role"],
-            characters=row["characters"],
-            profile=profile,
-        ),
-        own=scoring.relevance(text=text, semantic=semantic, profile=profile),
+    noise = scoring.noise_factor(
+        kind=row["kind"], tool_name=row["tool_name"], role=row["role"], characters=row["characters"], profile=profile
     )
+    own = scoring.relevance(text=text, semantic=semantic, profile=profile)
+    temporal = scoring.temporal(
+        now=now,
+        created_at=row["at"],
+        last_accessed_at=row["last_accessed_at"],
+        accesses=row["access_count"] or 0,
+        profile=profile,
+    )
+    return _Candidate(row, key, row["conversation_id"], text, semantic, temporal, noise, own, own * noise)
 
 
 def _neighbours(
@@ -212,8 +199,8 @@ def _lend(candidates: Mapping[Key, _Candidate], ties: _Ties, texts: TextScores, 
     """Fills in what each candidate is lent, and its relevance in its context."""
     best: dict[UUID, float] = {}
     for one in candidates.values():
-        conversation = one.row["conversation_id"]
-        best[conversation] = max(best.get(conversation, 0.0), one.counts)
+        if one.counts > best.get(one.conversation, 0.0):
+            best[one.conversation] = one.counts
 
     def lends(key: Key | None) -> float:
         found = None if key is None else candidates.get(key)
@@ -221,19 +208,19 @@ def _lend(candidates: Mapping[Key, _Candidate], ties: _Ties, texts: TextScores, 
 
     for key, one in candidates.items():
         before, after = lends(ties.before.get(key)), lends(ties.after.get(key))
-        one.tree = max((lends(other) for other in ties.relatives.get(key, ())), default=0.0)
-        one.neighbours = scoring.lent(before=before, after=after, tree=0.0, profile=profile)
-        one.session = texts.sessions.get(one.row["conversation_id"], 0.0)
+        if before or after:
+            one.neighbours = scoring.lent(before=before, after=after, tree=0.0, profile=profile)
+        lent = one.neighbours
+        if key in ties.relatives:
+            one.tree = max(lends(other) for other in ties.relatives[key])
+            lent = scoring.lent(before=before, after=after, tree=one.tree, profile=profile)
+        one.session = texts.sessions.get(one.conversation, 0.0)
         if key[0] == "summary":
             # A summary speaks for its conversation, whatever words the messages used.
             one.session = max(one.session, one.text)
-        one.session_best = best[one.row["conversation_id"]]
+        one.session_best = best.get(one.conversation, 0.0)
         one.context = scoring.in_context(
-            own=one.counts,
-            lent=scoring.lent(before=before, after=after, tree=one.tree, profile=profile),
-            session=one.session,
-            session_best=one.session_best,
-            profile=profile,
+            own=one.counts, lent=lent, session=one.session, session_best=one.session_best, profile=profile
         )
 
 
@@ -299,14 +286,16 @@ def _diversify(
     above: set[Key] = set()
     result = []
     for one in scored:
-        conversation = candidates[one.key].row["conversation_id"]
+        conversation = candidates[one.key].conversation
         place = places.get(conversation, 0)
         places[conversation] = place + 1
         share = scoring.crowd_factor(place, profile)
         if not above.isdisjoint(ties.relatives.get(one.key, ())):
             share *= profile.repeat_share
         above.add(one.key)
-        result.append(replace(one, score=one.score * share, parts=replace(one.parts, diversity=share)))
+        if share < 1:
+            one = replace(one, score=one.score * share, parts=replace(one.parts, diversity=share))
+        result.append(one)
     return _in_order(result)
 
 

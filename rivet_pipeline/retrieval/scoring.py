@@ -65,9 +65,9 @@ class Profile:
     neighbours_of: int = 60
     #: Beyond the first ones, each further row of a conversation in one list keeps this share of the share of the one
     #: before it, never less than the least.
-    crowd_free: int = 6
-    crowd_share: float = 0.97
-    crowd_least: float = 0.7
+    crowd_free: int = 5
+    crowd_share: float = 0.92
+    crowd_least: float = 0.4
     #: A summary below what it was made from (or the other way round) keeps this share.
     repeat_share: float = 0.85
     #: Injected context, notices and tool stubs keep this share of their score.

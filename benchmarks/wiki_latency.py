@@ -38,9 +38,23 @@ from rivet_pipeline.wiki.types import Claim, PatchDraft
 TARGET = 100.0
 
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
-_NOUNS = (
-    ["gauge", "importer", "backup", "scanner", "endpoint", "cluster", "panel", "report", "plan", "timer", "cache", "queue", "parser", "index", "broker"]
-)
+_NOUNS = [
+    "gauge",
+    "importer",
+    "backup",
+    "scanner",
+    "endpoint",
+    "cluster",
+    "panel",
+    "report",
+    "plan",
+    "timer",
+    "cache",
+    "queue",
+    "parser",
+    "index",
+    "broker",
+]
 _NAMES = [
     f"{first}{second}" for first in ("Tide", "Kelp", "Brine", "Harbour", "Quay") for second in ("Box", "Link", "Map")
 ]

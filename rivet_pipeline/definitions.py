@@ -36,6 +36,7 @@ default_assets = [
     wiki.wiki_topics,
     wiki.wiki_embeddings,
     retrieval.lexicon,
+    retrieval.retrieval_quality,
 ]
 default_jobs: list[Any] = [
     jobs.refine_days,
@@ -47,6 +48,7 @@ default_jobs: list[Any] = [
     jobs.refresh_wiki,
     jobs.consolidate_wiki,
     jobs.refresh_lexicon,
+    jobs.measure_retrieval,
     jobs.check_everything,
     jobs.tidy_tags,
     jobs.housekeeping,
@@ -58,6 +60,7 @@ default_schedules = [
     schedules.checks_hourly,
     schedules.tags_hourly,
     schedules.wiki_daily,
+    schedules.retrieval_quality_daily,
     schedules.daily_housekeeping,
 ]
 default_sensors = [sensors.pending_work, sensors.remine_stale]
@@ -67,7 +70,7 @@ def build_defs(*, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """A fresh `Definitions`. `resources` replaces `store` or `models`, which read the settings in the run."""
     return dg.Definitions(
         assets=default_assets,
-        asset_checks=checks.default_checks,
+        asset_checks=[*checks.default_checks, retrieval.no_drop],
         jobs=default_jobs,
         schedules=default_schedules,
         sensors=default_sensors,

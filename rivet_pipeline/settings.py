@@ -183,6 +183,13 @@ class Settings(BaseSettings):
         description="The persona that the write tools note in the metadata when a call names none.",
     )
 
+    eval_file: Path | None = Field(
+        default=None,
+        validation_alias="RIVETOS_EVAL_FILE",
+        description="A LoCoMo or LongMemEval file whose questions the asset `retrieval_quality` asks. "
+        "Unset: the shipped questions over the demo sessions.",
+    )
+
     embed_url: str | None = Field(
         default=None,
         validation_alias="RIVETOS_EMBED_URL",
@@ -348,6 +355,7 @@ class Settings(BaseSettings):
         "data_home",
         "config_home",
         "opencode_db",
+        "eval_file",
     )
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:

@@ -26,6 +26,9 @@ WIKI_PAGE_VERSION = 1
 #: How the corpus statistics are counted.
 LEXICON_VERSION = 1
 
+#: What `retrieval_quality` asks and how it is measured.
+RETRIEVAL_QUALITY_VERSION = 1
+
 #: What the `messages` asset reports of a day.
 MESSAGES_VERSION = 1
 

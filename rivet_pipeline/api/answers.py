@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
@@ -63,7 +64,6 @@ def _period(request: SearchRequest | BrowseRequest, zone: str) -> PeriodAnswer:
 
 
 def _hit(hit: Hit, *, explain: bool) -> HitAnswer:
-    parts = hit.parts
     return HitAnswer(
         id=hit.id,
         source=hit.source,
@@ -81,11 +81,7 @@ def _hit(hit: Hit, *, explain: bool) -> HitAnswer:
         earliest_at=None if hit.earliest_at is None else _utc(hit.earliest_at),
         message_count=hit.message_count,
         tags=list(hit.tags),
-        parts=ScorePartsAnswer(
-            text=parts.text, semantic=parts.semantic, temporal=parts.temporal, importance=parts.importance
-        )
-        if explain
-        else None,
+        parts=ScorePartsAnswer(**asdict(hit.parts)) if explain else None,
     )
 
 

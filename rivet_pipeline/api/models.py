@@ -262,12 +262,19 @@ class _Answer(BaseModel):
 
 
 class ScorePartsAnswer(_Answer):
-    """The parts of a score, each from 0 to 1 before its weight."""
+    """The parts of a score, each from 0 to 1 before its weight; see `ranking` in the documentation of retrieval."""
 
     text: float
     semantic: float
     temporal: float
     importance: float
+    neighbours: float
+    tree: float
+    session: float
+    session_best: float
+    within: float
+    noise: float
+    diversity: float
 
 
 class PeriodAnswer(_Answer):

@@ -1,14 +1,24 @@
-"""The assets that retrieval reads: the corpus statistics of BM25."""
+"""The corpus statistics that retrieval reads, and how good retrieval is, as figures that the Dagster UI plots."""
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
 
 from rivet_pipeline.assets.messages import messages
-from rivet_pipeline.assets.resources import StoreResource
+from rivet_pipeline.assets.reporting import table
+from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.assets.summaries import branch_summaries, leaf_summaries, root_summaries
+from rivet_pipeline.retrieval.evaluation import Evaluation, drops
+from rivet_pipeline.retrieval.evaluation_sets import read_questions
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
-from rivet_pipeline.versions import LEXICON_VERSION
+from rivet_pipeline.settings import get_settings
+from rivet_pipeline.trial import try_questions
+from rivet_pipeline.versions import LEXICON_VERSION, RETRIEVAL_QUALITY_VERSION
+
+#: Runs before this one that the check compares with.
+_COMPARED = 30
 
 
 @dg.asset(
@@ -37,3 +47,80 @@ def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
             "seconds": round(time.perf_counter() - began, 3),
         }
     )
+
+
+@dg.asset(
+    deps=[lexicon],
+    group_name="retrieval",
+    owners=["team:memory"],
+    kinds={"postgres"},
+    code_version=str(RETRIEVAL_QUALITY_VERSION),
+    description="How well search finds what it should: the shipped questions over the demo sessions, or those of "
+    "`RIVETOS_EVAL_FILE`, asked in a scratch database with the configured models. The memory itself is not touched.",
+)
+def retrieval_quality(store: StoreResource, models: dg.ResourceParam[Models]) -> dg.MaterializeResult[None]:
+    """Asks a question set and records recall, nDCG and latency."""
+    began = time.perf_counter()
+    settings = get_settings()
+    result = try_questions(
+        store.url,
+        settings,
+        None if settings.eval_file is None else read_questions(settings.eval_file),
+        embedder=models.embedder,
+        summarizer=models.summarizer if settings.eval_file is None else None,
+    )
+    return dg.MaterializeResult(
+        metadata={
+            "question_set": result.name,
+            "questions": result.questions,
+            "embedder": models.embedder.name,
+            **{name.replace("@", "_at_"): value for name, value in result.figures.items()},
+            "worst": dg.MetadataValue.md(_worst(result)),
+            "degraded": result.degraded or "no",
+            "seconds": round(time.perf_counter() - began, 3),
+        }
+    )
+
+
+def _worst(result: Evaluation) -> str:
+    """The questions that found the least, as a table."""
+    judged = [one for one in result.asked if one.figures and one.counted]
+    judged.sort(key=lambda one: (one.figures["session_ndcg@10"], one.figures.get("turn_ndcg@10", 0.0), one.id))
+    rows = [
+        (one.id, one.text[:100], one.figures.get("turn_recall@10", 0.0), one.figures["session_recall@10"])
+        for one in judged[:10]
+    ]
+    return table(("question", "text", "turn recall@10", "session recall@10"), rows)
+
+
+@dg.asset_check(
+    asset=retrieval_quality,
+    description="Search finds about as much as it did: no recall or nDCG is more than 0.03 below the median, or 0.06 "
+    f"below the best, of the last {_COMPARED} runs with the same questions and embedding model.",
+)
+def no_drop(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+    """Compares the newest figures with those of the runs before."""
+    records = context.instance.fetch_materializations(retrieval_quality.key, limit=_COMPARED + 1).records
+    runs = [_figures(record.asset_materialization) for record in records if record.asset_materialization]
+    if not runs:
+        return dg.AssetCheckResult(passed=True, metadata={"compared_with": 0})
+    newest, *before = runs
+    same = [
+        run
+        for run in before
+        if all(run.get(name) == newest.get(name) for name in ("question_set", "questions", "embedder"))
+    ]
+    found = drops(newest, same)
+    rows = [(drop.figure, drop.now, drop.median, drop.best) for drop in found]
+    return dg.AssetCheckResult(
+        passed=not found,
+        severity=dg.AssetCheckSeverity.ERROR,
+        metadata={
+            "compared_with": len(same),
+            "drops": dg.MetadataValue.md(table(("figure", "now", "median", "best"), rows) if rows else "None."),
+        },
+    )
+
+
+def _figures(materialization: dg.AssetMaterialization) -> Mapping[str, Any]:
+    return {name: value.value for name, value in materialization.metadata.items()}

@@ -66,6 +66,11 @@ refresh_lexicon = dg.define_asset_job(
     "refresh_lexicon", selection=dg.AssetSelection.assets("lexicon"), description="The corpus statistics of BM25."
 )
 
+measure_retrieval = dg.define_asset_job(
+    "measure_retrieval",
+    selection=dg.AssetSelection.assets("retrieval_quality"),
+    description="How well search finds what it should, by a question set in a scratch database.",
+)
 
 check_everything = dg.define_asset_job(
     "check_everything",

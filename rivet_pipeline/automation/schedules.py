@@ -10,6 +10,7 @@ from rivet_pipeline.automation.jobs import (
     check_everything,
     consolidate_wiki,
     housekeeping,
+    measure_retrieval,
     refresh_lexicon,
     tidy_tags,
 )
@@ -70,6 +71,15 @@ wiki_daily = dg.ScheduleDefinition(
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Every day: which pages of the wiki should be merged or split, as proposals for a person.",
+)
+
+retrieval_quality_daily = dg.ScheduleDefinition(
+    name="retrieval_quality_daily",
+    job=measure_retrieval,
+    cron_schedule="23 3 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every day: how well search finds what it should, and whether it finds less than before.",
 )
 
 daily_housekeeping = dg.ScheduleDefinition(

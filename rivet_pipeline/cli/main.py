@@ -29,6 +29,7 @@ COMMANDS = {
     "stats": ("stats", "stats_command", "Show what the memory holds and what waits for the pipeline."),
     "redact": ("redact", "redact_command", "Take a secret out of what is stored."),
     "migrate-lcm": ("migrate_lcm", "migrate_lcm_command", "Move a Lossless Context Management store into the memory."),
+    "eval": ("eval", "eval_command", "Measure search with a question set, in a scratch database."),
     "memory": (
         "memory",
         "memory_app",

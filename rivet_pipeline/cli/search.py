@@ -50,7 +50,7 @@ from rivet_pipeline.retrieval.expand import (
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
 from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.synthesis import Synthesis, Synthesizer
-from rivet_pipeline.retrieval.types import Hit, SearchRequest, SearchResponse
+from rivet_pipeline.retrieval.types import Hit, ScoreParts, SearchRequest, SearchResponse
 from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.transcripts.cleaning import clean_text
 
@@ -158,14 +158,7 @@ def _print(
         out.print(_heading(rank, hit, zone))
         out.print(Padding(highlighted(one_line(hit.snippet), request.query), (0, 0, 0, 4), expand=False))
         if explain:
-            parts = hit.parts
-            out.print(
-                Text(
-                    f"    text {parts.text:.2f} · semantic {parts.semantic:.2f} · "
-                    f"temporal {parts.temporal:.2f} · importance {parts.importance:.2f}",
-                    style="dim",
-                )
-            )
+            out.print(Text(f"    {_explained(hit.parts)}", style="dim"))
         if hit.id in unfolded:
             _print_expansion(unfolded[hit.id], request.query, zone)
         out.print()
@@ -199,6 +192,16 @@ def _print_synthesis(synthesis: Synthesis) -> None:
     out.print(Text(visible(synthesis.answer)))
     for citation in synthesis.citations:
         out.print(Text(f"  #{citation.mark}  {citation.source} {citation.id}", style="dim"))
+
+
+def _explained(parts: ScoreParts) -> str:
+    """The four parts, then what else moved the score; what did not is left out."""
+    shown = [f"{name} {getattr(parts, name):.2f}" for name in ("text", "semantic", "temporal", "importance")]
+    lent = [("neighbours", "neighbours"), ("tree", "tree"), ("session", "session"), ("session_best", "best of session")]
+    shown += [f"{word} {value:.2f}" for name, word in lent if (value := getattr(parts, name))]
+    shares = [("within", "freshness counts"), ("noise", "noise keeps"), ("diversity", "repetition keeps")]
+    shown += [f"{word} {value:.2f}" for name, word in shares if (value := getattr(parts, name)) < 1]
+    return " · ".join(shown)
 
 
 def _heading(rank: int, hit: Hit, zone: ZoneInfo) -> Text:

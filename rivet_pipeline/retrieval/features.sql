@@ -2,7 +2,7 @@
 -- (the words of others are not asked), and
 -- `characters` (of tool rows only) whether it is a stub;
 -- `similarity` is computed here for rows that the vector arm did not bring, and NULL without a stored vector.
-SELECT 'message' AS source, m.seq, m.id, m.created_at AS at, m.role, m.tool_name,
+SELECT 'message' AS source, m.seq, m.id, m.conversation_id, m.created_at AS at, m.role, m.tool_name,
        coalesce(m.metadata ->> 'kind', 'speech') AS kind, m.metadata ->> 'memory_type' AS memory_type,
        CASE WHEN m.role = 'user' THEN left(m.content, 500) ELSE '' END AS head,
        CASE WHEN m.role <> 'tool' AND m.tool_name IS NULL THEN NULL
@@ -15,7 +15,7 @@ FROM ros_messages AS m
 LEFT JOIN ros_access AS a ON a.kind = 'message' AND a.id = m.id
 WHERE m.seq = ANY (%(messages)s::bigint[])
 UNION ALL
-SELECT 'summary', s.seq, s.id, s.latest_at, NULL, NULL, s.kind, s.metadata ->> 'memory_type',
+SELECT 'summary', s.seq, s.id, s.conversation_id, s.latest_at, NULL, NULL, s.kind, s.metadata ->> 'memory_type',
        '', NULL,
        a.access_count, a.last_accessed_at, {summary_similarity},
        %(verbatim)s::text IS NOT NULL AND position(%(verbatim)s::text IN lower(s.content)) > 0

@@ -18,6 +18,7 @@ from datetime import datetime
 from functools import cache
 from itertools import pairwise
 from typing import Any, LiteralString
+from uuid import UUID
 
 from psycopg import sql
 
@@ -100,10 +101,16 @@ class ParsedQuery:
 
 @dataclass(frozen=True, slots=True)
 class TextScores:
-    """BM25 by row, best first: keys are (source, seq). `best` is the highest of all candidates, 0 without any."""
+    """BM25 by row, best first: keys are (source, seq). `best` is the highest of all candidates, 0 without any.
+
+    `sessions` has, for the conversations of these rows, the BM25 of the conversation as one text, scaled by the best of
+    them to 0 to 1; `coverage` has the share of the query's words, by weight, that a row holds, 0 to 1.
+    """
 
     scores: dict[tuple[Source, int], float] = field(default_factory=dict)
     best: float = 0.0
+    sessions: dict[UUID, float] = field(default_factory=dict)
+    coverage: dict[tuple[Source, int], float] = field(default_factory=dict)
 
 
 def _quote(lexeme: str) -> str:
@@ -381,8 +388,15 @@ def score_texts(
             "kept": kept,
         },
     ).fetchall()
-    scores: dict[tuple[Source, int], float] = {}
-    for row in rows:
-        source: Source = "message" if row["key"] > 0 else "summary"
-        scores[(source, abs(row["key"]))] = float(row["bm25"])
-    return TextScores(scores, best=max((float(row["best"] or 0.0) for row in rows), default=0.0))
+    found = {(_source(row["key"]), abs(row["key"])): row for row in rows}
+    most = max((float(row["session"] or 0.0) for row in rows), default=0.0)
+    return TextScores(
+        {key: float(row["bm25"]) for key, row in found.items()},
+        best=max((float(row["best"] or 0.0) for row in rows), default=0.0),
+        sessions={row["conversation_id"]: float(row["session"] or 0.0) / most for row in rows} if most > 0 else {},
+        coverage={key: min(1.0, float(row["coverage"])) for key, row in found.items()},
+    )
+
+
+def _source(key: int) -> Source:
+    return "message" if key > 0 else "summary"

@@ -6,7 +6,8 @@ query must be embedded with that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +15,28 @@ from numpy.typing import NDArray
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.embedder import WordLlamaEmbedder
 from rivet_pipeline.models.factory import QueryEmbedder, build_query_embedder
-from rivet_pipeline.models.protocols import ModelError
+from rivet_pipeline.models.protocols import Embedder, ModelError
+from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.vector import serving_model
 from rivet_pipeline.settings import Settings
+
+#: What counts as a word of a query, and how many of them take part.
+_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+_MAX_WORDS = 64
+
+#: What a word weighs that is not indexed (what, did, the): little, but such words are not without meaning.
+_COMMON_WORD = 0.1
 
 
 class QueryVectors:
     """The query embedders of one process: the configured one, and the in-process model that may still serve.
 
-    Safe to share among threads. Raises `RivetError` when the configuration names no model.
+    Safe to share among threads. `embedder` takes the place of the configured one. Raises `RivetError` when the
+    configuration names no model.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._configured = build_query_embedder(settings)
+    def __init__(self, settings: Settings, embedder: Embedder | None = None) -> None:
+        self._configured = build_query_embedder(settings) if embedder is None else QueryEmbedder(embedder)
         self._own = QueryEmbedder(WordLlamaEmbedder())
 
     def on(self, connection: Connection) -> Callable[[str], NDArray[np.float32]]:
@@ -36,6 +46,10 @@ class QueryVectors:
             model = serving_model(connection)
             for embedder in (self._configured, self._own):
                 if model is None or embedder.name == model.name:
+                    if embedder.name == WordLlamaEmbedder.name:
+                        weighed = weigh_words(connection, query)
+                        if weighed is not None:
+                            return weighed
                     vector, reason = embedder.embed(query)
                     if vector is None:
                         raise ModelError("transient", reason or "no reason given", "")
@@ -46,3 +60,29 @@ class QueryVectors:
             )
 
         return embed
+
+
+def weigh_words(connection: Connection, query: str) -> NDArray[np.float32] | None:
+    """WordLlama's vector of a query, each word by how much it tells in this store; None when that is not known yet.
+
+    The model gives every word of a text the same part of its vector. Of a question that leaves little but its frame
+    (what did … say about the …); weighed by inverse document frequency, the words that matter decide. Texts are left as
+    they are, so nothing is embedded again. It is possible because the model's vectors are sums over words; those of
+    others are not.
+    """
+    words = _WORD.findall(query)[:_MAX_WORDS]
+    rows = connection.execute(statement("word_weights"), {"words": words}).fetchall() if words else []
+    weights = [float(row["weight"]) if row["weight"] is not None else _COMMON_WORD for row in rows]
+    if len(rows) < 2 or not any(row["weight"] for row in rows):
+        return None
+    return _sum([str(row["word"]) for row in rows], weights)
+
+
+def _sum(words: Sequence[str], weights: Sequence[float]) -> NDArray[np.float32] | None:
+    try:
+        vectors = WordLlamaEmbedder().embed(words)
+    except ModelError:
+        return None
+    total: NDArray[np.float32] = np.asarray(weights, dtype=np.float32) @ vectors
+    length = float(np.linalg.norm(total))
+    return total / np.float32(length) if length > 0 else None

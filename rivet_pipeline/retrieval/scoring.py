@@ -49,9 +49,31 @@ class Profile:
     #: BM25's saturation and length normalisation, the values of the literature.
     k1: float = 1.2
     b: float = 0.75
+    #: How much of the text part is the share of the query's words that a row holds; the rest is BM25.
+    coverage: float = 0.5
+    #: What the message before a row and the one after it lend of their own relevance (an answer follows its question,
+    #: hence the difference), and what relatives in the summary tree do.
+    lent_before: float = 0.3
+    lent_after: float = 0.1
+    lent_tree: float = 0.3
+    #: What the conversation taken as one text adds, and the best row of it.
+    session: float = 0.5
+    session_best: float = 0.2
+    #: Freshness and importance count as this power of a row's relevance, measured against the best row of the query.
+    within: float = 8.0
+    #: Rows whose neighbours are looked at, at least as many as are wanted.
+    neighbours_of: int = 60
+    #: Beyond the first ones, each further row of a conversation in one list keeps this share of the share of the one
+    #: before it, never less than the least.
+    crowd_free: int = 5
+    crowd_share: float = 0.92
+    crowd_least: float = 0.4
+    #: A summary below what it was made from (or the other way round) keeps this share.
+    repeat_share: float = 0.85
     #: Injected context, notices and tool stubs keep this share of their score.
     noise_share: float = 0.35
-    #: A row whose better part of text and semantic is 0 keeps this share of its score; all of it from `relevant_from`.
+    #: Only for the choice of candidates, which knows no context: a row without the query's words keeps this share of
+    #: its promise; all of it from `relevant_from`.
     faint_share: float = 0.5
     relevant_from: float = 0.4
     #: Candidates that one pass of the text index may select, in each table.
@@ -102,26 +124,72 @@ def bm25_term(*, weight: float, tf: float, length: float, mean_length: float, pr
     return weight * tf * (profile.k1 + 1) / (tf + profile.k1 * norm)
 
 
-def weighted(*, text: float, semantic: float, temporal: float, importance: float, profile: Profile = PROFILE) -> float:
-    """The weighted sum of the four parts, each from 0 to 1.
+def text_part(*, bm25: float, coverage: float | None, profile: Profile = PROFILE) -> float:
+    """How well a row's words fit, from 0 to 1.
+
+    `bm25` is scaled by the best of the query's candidates; `coverage` is the share of the query's words, by weight,
+    that the row holds. BM25 alone prefers a short row that repeats one word to a longer one that holds them all. None:
+    not known, BM25 decides alone.
+    """
+    return bm25 if coverage is None else (1 - profile.coverage) * bm25 + profile.coverage * coverage
+
+
+def relevance(*, text: float, semantic: float, profile: Profile = PROFILE) -> float:
+    """The text and the semantic part of a row by their weights, from 0 to 1.
 
     A part that could not be computed is 0, never a substitute: the answer says that it is missing instead.
     """
-    return (
-        profile.text * text
-        + profile.semantic * semantic
-        + profile.temporal * temporal
-        + profile.importance * importance
-    )
+    both = profile.text + profile.semantic
+    return (profile.text * text + profile.semantic * semantic) / both if both > 0 else 0.0
 
 
-def relevance_factor(*, text: float, semantic: float, profile: Profile = PROFILE) -> float:
-    """What share of its score a row keeps: less when neither its words nor its meaning are much of what was asked for.
+def lent(*, before: float, after: float, tree: float, profile: Profile = PROFILE) -> float:
+    """What a row's surroundings lend it, from 0 to the sum of the neighbours' two shares.
 
-    Without it a new row that shares one common word with a query would stand above an old one that answers it.
+    The arguments are the relevance of the message before it, of the one after it, and of its best relative in the
+    summary tree, each from 0 to 1 and 0 where there is none.
     """
-    relevance = min(1.0, max(text, semantic) / profile.relevant_from)
-    return profile.faint_share + (1 - profile.faint_share) * relevance
+    lends = profile.lent_before * before + profile.lent_after * after
+    return min(most_lent(profile), max(lends, profile.lent_tree * tree))
+
+
+def most_lent(profile: Profile = PROFILE) -> float:
+    """The most that surroundings can lend."""
+    return profile.lent_before + profile.lent_after
+
+
+def in_context(*, own: float, lent: float, session: float, session_best: float, profile: Profile = PROFILE) -> float:
+    """A row's relevance with its context, from 0 to 1: its own, what is lent to it, and what its conversation says.
+
+    `session` is the BM25 of the conversation as one text, scaled by the best conversation; `session_best` the relevance
+    of the conversation's best row.
+    """
+    most = 1 + most_lent(profile) + profile.session + profile.session_best
+    return min(1.0, (own + lent + profile.session * session + profile.session_best * session_best) / most)
+
+
+def total(*, context: float, best: float, temporal: float, importance: float, profile: Profile = PROFILE) -> float:
+    """A row's score: the seeds' weighted sum, freshness and importance scaled within relevance. From 0 to 1.
+
+    `context` is the row's relevance in its context and `best` the highest of all candidates. The best row gets its
+    freshness and importance whole; a row that says less of what was asked gets less of them, so that freshness decides
+    among rows that answer about equally well, and a new row that shares one common word with a query does not stand
+    above an old one that answers it.
+    """
+    share = within(context=context, best=best, profile=profile)
+    fresh = profile.temporal * temporal + profile.importance * importance
+    return (profile.text + profile.semantic) * context + share * fresh
+
+
+def within(*, context: float, best: float, profile: Profile = PROFILE) -> float:
+    """In what share freshness and importance count for a row, from 0 to 1; see `total`."""
+    return min(1.0, context / best) ** profile.within if best > 0 else 1.0
+
+
+def crowd_factor(place: int, profile: Profile = PROFILE) -> float:
+    """What share of its score the `place`-th row (from 0) of one conversation keeps in one list."""
+    beyond = max(0, place - profile.crowd_free + 1)
+    return max(profile.crowd_least, profile.crowd_share**beyond)
 
 
 def lift_verbatim(score: float, verbatim: bool) -> float:

@@ -1,29 +1,25 @@
-"""One search: candidates of both arms, every part of every candidate's score, one list of messages and summaries.
+"""One search: candidates of both arms, and of them one list of messages and summaries (`ranking.py`).
 
 Reads what is materialised and never waits for the pipeline. Counting accesses is the caller's (`access.py`).
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
-from typing import Any, LiteralString
-from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
 from rivet_pipeline.retrieval.filters import accepted_tags, number_array, resolve_tag, statement, tune_session
+from rivet_pipeline.retrieval.ranking import Key, Scored, SemanticSide, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around
-from rivet_pipeline.retrieval.types import Hit, ScoreParts, SearchRequest, SearchResponse, Source
+from rivet_pipeline.retrieval.types import Hit, SearchRequest, SearchResponse
 from rivet_pipeline.transcripts.cleaning import clean_text
 
 #: The fewest and most hits of one search.
@@ -36,41 +32,7 @@ _EF_SEARCH = 100
 _WANTED = {"trigram": "this text or one that is spelled like it", "regex": "anything that fits the expression"}
 _READING = frozenset(_WANTED)
 
-_MOST_IMPORTANT = max(scoring.IMPORTANCE.values())
-
 EmbedQuery = Callable[[str], NDArray[np.float32]]
-_Key = tuple[Source, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Vector:
-    """The semantic side of one search: None's place is taken by a reason."""
-
-    model: vector.ServingModel | None = None
-    query: NDArray[np.float32] | None = None
-    degraded: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    key: _Key
-    id: UUID
-    at: datetime
-    score: float
-    parts: ScoreParts
-    role: str | None
-    tool_name: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A candidate before its importance is known; `share` is what it keeps of its score."""
-
-    row: dict[str, Any]
-    text: float
-    semantic: float
-    temporal: float
-    share: float
 
 
 def search(
@@ -122,11 +84,11 @@ def _with_tags(connection: Connection, hits: list[Hit]) -> list[Hit]:
 
 
 def _search_texts(
-    connection: Connection, request: SearchRequest, side: _Vector, now: datetime, profile: Profile
+    connection: Connection, request: SearchRequest, side: SemanticSide, now: datetime, profile: Profile
 ) -> SearchResponse:
     """Modes trigram and regex: what holds the pattern, and below it what holds something similar."""
     wanted = max(profile.lexical_kept, 4 * request.limit)
-    candidates: set[_Key] = set()
+    candidates: set[Key] = set()
     if request.mode == "regex":
         pattern = patterns.read_regex(connection, request.query, profile)
     else:
@@ -134,17 +96,17 @@ def _search_texts(
         candidates = _by_words(connection, request, now, profile)
         candidates |= patterns.find_exact(connection, request, wanted=wanted, profile=profile).literal
     found = patterns.find(connection, request, pattern, candidates=candidates, wanted=wanted, profile=profile)
-    scored: list[_Scored] = []
+    scored: list[Scored] = []
     for likeness, literal in ((dict.fromkeys(found.literal, 1.0), True), (found.similar, False)):
         texts = lexical.TextScores(likeness, best=1.0)
-        ranked = _score(connection, request, list(likeness), texts, {}, side, literal=False, now=now, profile=profile)
+        ranked = rank(connection, request, list(likeness), texts, {}, side, literal=False, now=now, profile=profile)
         scored += [replace(one, score=scoring.lift_verbatim(one.score, literal)) for one in ranked]
     hits = _place_snippets(connection, _read_hits(connection, request.query, scored[: request.limit]), scored, pattern)
     reason = None if hits else f"no text{_within(request)} holds {_WANTED[request.mode]}"
     return SearchResponse(request.query, hits, None, reason, found.partial)
 
 
-def _by_words(connection: Connection, request: SearchRequest, now: datetime, profile: Profile) -> set[_Key]:
+def _by_words(connection: Connection, request: SearchRequest, now: datetime, profile: Profile) -> set[Key]:
     """The rows that the text arm would score, as keys."""
     parsed = lexical.parse_query(connection, request.query)
     selected = lexical.select_candidates(connection, parsed, request, literal=True, now=now, profile=profile)
@@ -152,7 +114,7 @@ def _by_words(connection: Connection, request: SearchRequest, now: datetime, pro
 
 
 def _place_snippets(
-    connection: Connection, hits: list[Hit], scored: list[_Scored], pattern: patterns.Pattern
+    connection: Connection, hits: list[Hit], scored: list[Scored], pattern: patterns.Pattern
 ) -> list[Hit]:
     """The hits with snippets that show where the pattern stands."""
     keys = {one.id: one.key for one in scored}
@@ -168,28 +130,28 @@ def _place_snippets(
     return placed
 
 
-def _embed(connection: Connection, request: SearchRequest, embed_query: EmbedQuery | None) -> _Vector:
+def _embed(connection: Connection, request: SearchRequest, embed_query: EmbedQuery | None) -> SemanticSide:
     if request.mode not in ("hybrid", "vector"):
-        return _Vector()
+        return SemanticSide()
     if embed_query is None:
-        return _Vector(degraded="semantic search is off: no embedding model is configured")
+        return SemanticSide(degraded="semantic search is off: no embedding model is configured")
     model = vector.serving_model(connection)
     if model is None:
-        return _Vector(degraded="semantic search is off: nothing is embedded yet")
+        return SemanticSide(degraded="semantic search is off: nothing is embedded yet")
     try:
         query = np.asarray(embed_query(request.query), dtype=np.float32).reshape(-1)
     except ModelError as error:
-        return _Vector(degraded=f"semantic search is off: the embedding service failed ({error.name})")
+        return SemanticSide(degraded=f"semantic search is off: the embedding service failed ({error.name})")
     refused = vector.refuse_vector(model, query)
     if refused is not None:
-        return _Vector(degraded=f"semantic search is off: {refused}")
-    return _Vector(model, query)
+        return SemanticSide(degraded=f"semantic search is off: {refused}")
+    return SemanticSide(model, query)
 
 
 def _search(
-    connection: Connection, request: SearchRequest, side: _Vector, now: datetime, profile: Profile
+    connection: Connection, request: SearchRequest, side: SemanticSide, now: datetime, profile: Profile
 ) -> SearchResponse:
-    similarities: dict[_Key, float] = {}
+    similarities: dict[Key, float] = {}
     if side.model is not None and side.query is not None:
         wanted = max(profile.vector_kept, 2 * request.limit)
         similarities = vector.nearest(connection, side.model, side.query, request, wanted=wanted).similarities
@@ -221,12 +183,12 @@ def _search(
             profile=profile,
         )
     keys = list(dict.fromkeys([*texts.scores, *similarities]))
-    scored = _score(connection, request, keys, texts, similarities, side, literal=literal, now=now, profile=profile)
+    scored = rank(connection, request, keys, texts, similarities, side, literal=literal, now=now, profile=profile)
     hits = _read_hits(connection, request.query, scored)
     return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side), partial)
 
 
-def _why_nothing(request: SearchRequest, side: _Vector) -> str:
+def _why_nothing(request: SearchRequest, side: SemanticSide) -> str:
     if request.mode == "vector" and side.degraded is not None:
         return f"{side.degraded}, and mode vector asks for nothing else"
     if _within(request):
@@ -240,124 +202,7 @@ def _within(request: SearchRequest) -> str:
     return " within these filters" if any(filters) else ""
 
 
-def _score(
-    connection: Connection,
-    request: SearchRequest,
-    keys: list[_Key],
-    texts: lexical.TextScores,
-    similarities: dict[_Key, float],
-    side: _Vector,
-    *,
-    literal: bool,
-    now: datetime,
-    profile: Profile,
-) -> list[_Scored]:
-    """The best `request.limit` of the candidates in their final order."""
-    rows = _features(connection, request, keys, similarities, side, literal=literal)
-    any_verbatim = any(row["verbatim"] for row in rows)
-
-    def total(draft: _Draft, importance: float) -> float:
-        score = draft.share * scoring.weighted(
-            text=draft.text,
-            semantic=draft.semantic,
-            temporal=draft.temporal,
-            importance=importance,
-            profile=profile,
-        )
-        return scoring.lift_verbatim(score, bool(draft.row["verbatim"])) if any_verbatim else score
-
-    drafts: list[tuple[float, _Draft]] = []
-    for row in rows:
-        key: _Key = (row["source"], row["seq"])
-        similarity = similarities.get(key, row["similarity"])
-        text = texts.scores.get(key, 0.0) / texts.best if texts.best > 0 else 0.0
-        draft = _draft(row, text, min(1.0, max(0.0, float(similarity or 0.0))), now, profile)
-        drafts.append((total(draft, _MOST_IMPORTANT), draft))
-    # Telling the type of a memory from its words is the dearest part and moves a score the least, so it is asked in the
-    # order of what a row could reach, until nothing further can come into the list.
-    drafts.sort(key=lambda draft: draft[0], reverse=True)
-    scored: list[_Scored] = []
-    reached: list[float] = []
-    for most, draft in drafts:
-        if len(reached) == request.limit and most < reached[0]:
-            break
-        row = draft.row
-        kind = scoring.memory_type(
-            row["role"], row["tool_name"], {"kind": row["kind"], "memory_type": row["memory_type"]}, row["head"]
-        )
-        importance = scoring.IMPORTANCE[kind]
-        parts = ScoreParts(draft.text, draft.semantic, draft.temporal, importance)
-        score = total(draft, importance)
-        scored.append(
-            _Scored((row["source"], row["seq"]), row["id"], row["at"], score, parts, row["role"], row["tool_name"])
-        )
-        (heapq.heappush if len(reached) < request.limit else heapq.heappushpop)(reached, score)
-    scored.sort(key=lambda one: one.id.bytes)
-    scored.sort(key=lambda one: (one.score, one.at), reverse=True)
-    return scored[: request.limit]
-
-
-def _draft(row: dict[str, Any], text: float, semantic: float, now: datetime, profile: Profile) -> _Draft:
-    temporal = scoring.temporal(
-        now=now,
-        created_at=row["at"],
-        last_accessed_at=row["last_accessed_at"],
-        accesses=row["access_count"] or 0,
-        profile=profile,
-    )
-    share = scoring.relevance_factor(text=text, semantic=semantic, profile=profile) * scoring.noise_factor(
-        kind=row["kind"], tool_name=row["tool_name"], role=row["role"], characters=row["characters"], profile=profile
-    )
-    return _Draft(row, text, semantic, temporal, share)
-
-
-def _features(
-    connection: Connection,
-    request: SearchRequest,
-    keys: list[_Key],
-    similarities: dict[_Key, float],
-    side: _Vector,
-    *,
-    literal: bool,
-) -> list[dict[str, Any]]:
-    values: dict[str, Any] = {
-        "messages": number_array(seq for source, seq in keys if source == "message"),
-        "summaries": number_array(seq for source, seq in keys if source == "summary"),
-        "verbatim": request.query.lower() if literal and request.mode != "vector" else None,
-        "known_messages": number_array(seq for source, seq in similarities if source == "message"),
-        "known_summaries": number_array(seq for source, seq in similarities if source == "summary"),
-    }
-    if side.query is not None:
-        values["vector"] = vector.vector_text(side.query)
-    return connection.execute(_features_statement(side.model), values).fetchall()
-
-
-@cache
-def _features_statement(model: vector.ServingModel | None) -> bytes:
-    text = sql.SQL(statement("features")).format(
-        message_similarity=_similarity("message", "m", model), summary_similarity=_similarity("summary", "s", model)
-    )
-    return text.as_string().encode()
-
-
-def _similarity(source: Source, alias: LiteralString, model: vector.ServingModel | None) -> sql.Composable:
-    if model is None:
-        return sql.SQL("NULL::float8")
-    known = sql.Placeholder("known_messages" if source == "message" else "known_summaries")
-    return sql.SQL(
-        """CASE WHEN {alias}.seq = ANY ({known}::bigint[]) THEN NULL ELSE (
-            SELECT 1 - min(e.embedding::halfvec({width}) <=> %(vector)s::halfvec({width})) FROM ros_embeddings AS e
-            WHERE e.model_id = {model} AND e.owner_kind = {kind} AND e.owner_id = {alias}.id) END"""
-    ).format(
-        alias=sql.Identifier(alias),
-        known=known,
-        width=sql.Literal(model.dimensions),
-        model=sql.Literal(model.id),
-        kind=sql.Literal(source),
-    )
-
-
-def _read_hits(connection: Connection, query: str, scored: list[_Scored]) -> list[Hit]:
+def _read_hits(connection: Connection, query: str, scored: list[Scored]) -> list[Hit]:
     rows = connection.execute(
         statement("read_hits"),
         {

@@ -35,12 +35,25 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class ScoreParts:
-    """The four parts of a score, each from 0 to 1 before its weight."""
+    """What a score is made of, each from 0 to 1 before its weight.
+
+    Beside the four parts: what the neighbouring messages lend (`neighbours`), the relevance of the best relative in the
+    summary tree (`tree`), the conversation as one text (`session`) and the relevance of its best row (`session_best`),
+    the share in which freshness and importance count (`within`), and the shares that a row keeps that is machinery
+    (`noise`) or repeats what stands above it in the list (`diversity`).
+    """
 
     text: float
     semantic: float
     temporal: float
     importance: float
+    neighbours: float = 0.0
+    tree: float = 0.0
+    session: float = 0.0
+    session_best: float = 0.0
+    within: float = 1.0
+    noise: float = 1.0
+    diversity: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,10 @@ def test_explain_adds_the_parts_and_fts_is_not_degraded(reader: httpx.Client) ->
     body = get(reader, "search", q="café", mode="fts", explain="true")
     assert body["degraded"] is None
     assert [hit["content"] for hit in body["results"]] == [WORDS["e3"][1]]
-    assert set(body["results"][0]["parts"]) == {"text", "semantic", "temporal", "importance"}
+    parts = body["results"][0]["parts"]
+    assert {"text", "semantic", "temporal", "importance", "neighbours", "tree", "session", "sessionBest"} < set(parts)
+    assert {"within", "noise", "diversity"} < set(parts)
+    assert all(0 <= value <= 1 for value in parts.values())
 
 
 def test_filters_reach_the_search(reader: httpx.Client) -> None:

@@ -157,6 +157,7 @@ def test_search_shows_hits_with_their_time_in_the_zone(run: Run, filled: Connect
     assert "codex/assistant" in first
     assert "We keep sessions in Postgres" in second
     assert "text 1.00 · semantic" in ran.out
+    assert "session 1.00" in ran.out
     assert "nothing is embedded yet" in ran.err
     assert filled.execute("SELECT count(*) AS n FROM ros_access").fetchone() == {"n": 3}
 

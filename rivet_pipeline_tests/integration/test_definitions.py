@@ -27,6 +27,7 @@ from rivet_pipeline.versions import (
     EMBEDDING_VERSION,
     LEXICON_VERSION,
     MESSAGES_VERSION,
+    RETRIEVAL_QUALITY_VERSION,
     SUMMARY_PIPELINE_VERSION,
     TOOL_TEXT_VERSION,
     WIKI_PAGE_VERSION,
@@ -45,6 +46,7 @@ DEPENDENCIES = {
     "wiki_topics": {"wiki_patches"},
     "wiki_embeddings": {"wiki_topics"},
     "lexicon": {"messages", "leaf_summaries", "branch_summaries", "root_summaries"},
+    "retrieval_quality": {"lexicon"},
 }
 GROUPS = {
     "messages": "transcripts",
@@ -58,6 +60,7 @@ GROUPS = {
     "wiki_topics": "wiki",
     "wiki_embeddings": "wiki",
     "lexicon": "retrieval",
+    "retrieval_quality": "retrieval",
 }
 KINDS = {
     "messages": {"postgres"},
@@ -71,6 +74,7 @@ KINDS = {
     "wiki_topics": {"postgres"},
     "wiki_embeddings": {"postgres", "pgvector"},
     "lexicon": {"postgres"},
+    "retrieval_quality": {"postgres"},
 }
 VERSIONS = {
     "messages": str(MESSAGES_VERSION),
@@ -84,6 +88,7 @@ VERSIONS = {
     "wiki_topics": str(WIKI_PAGE_VERSION),
     "wiki_embeddings": f"{EMBEDDING_VERSION}/wordllama-l2-supercat-256",
     "lexicon": str(LEXICON_VERSION),
+    "retrieval_quality": str(RETRIEVAL_QUALITY_VERSION),
 }
 SPECS = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
 
@@ -97,8 +102,8 @@ def bodies() -> Iterator[tuple[str, int]]:
                 yield node.name, (node.end_lineno or 0) - first.lineno + 1
 
 
-def test_the_assets_are_the_stages_and_the_lexicon() -> None:
-    assert set(SPECS) == {*STAGES, *WHOLE_STAGES, "lexicon"}
+def test_the_assets_are_the_stages_and_those_of_retrieval() -> None:
+    assert set(SPECS) == {*STAGES, *WHOLE_STAGES, "lexicon", "retrieval_quality"}
     assert set(DEPENDENCIES) == set(SPECS)
 
 
@@ -177,7 +182,7 @@ def test_two_definitions_do_not_share_what_tests_hand_in() -> None:
 def test_asset_bodies_are_short() -> None:
     lengths = dict(bodies())
     # The levels of the summary tree share one function, and so do the two kinds of vectors.
-    assert {"messages", "tool_call_text", "level", "vectors", "lexicon"} <= set(lengths)
+    assert {"messages", "tool_call_text", "level", "vectors", "lexicon", "retrieval_quality"} <= set(lengths)
     assert {name: length for name, length in lengths.items() if length > 25} == {}
 
 

@@ -235,9 +235,8 @@ def test_messages_and_summaries_are_one_list_and_a_summary_can_win(connection: C
 
 
 def test_equal_scores_stand_in_a_fixed_order(connection: Connection) -> None:
-    conversation = add_conversation(connection)
     for _ in range(12):
-        add_message(connection, "the very same sentence", conversation=conversation)
+        add_message(connection, "the very same sentence")
     first = ids(find(connection, "same sentence").hits)
     assert first == sorted(first)
     assert first == ids(find(connection, "same sentence").hits)
@@ -254,9 +253,10 @@ def test_scores_are_the_weighted_parts(connection: Connection) -> None:
         float(hash_embed("tomatoes") @ hash_embed("tomatoes want much sun")), abs=1e-3
     )
     assert hit.parts.importance == 0.6
-    assert hit.score == pytest.approx(
-        0.3 * hit.parts.text + 0.3 * hit.parts.semantic + 0.3 * hit.parts.temporal + 0.1 * hit.parts.importance
-    )
+    own = (0.3 * hit.parts.text + 0.3 * hit.parts.semantic) / 0.6
+    context = scoring.in_context(own=own, lent=0, session=hit.parts.session, session_best=own)
+    assert hit.parts.session == 1
+    assert hit.score == pytest.approx(0.6 * context + 0.3 * hit.parts.temporal + 0.1 * hit.parts.importance)
 
 
 def test_noise_is_left_out_and_stubs_come_last(connection: Connection) -> None:

@@ -17,8 +17,11 @@ NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 def test_weights_are_the_decided_ones() -> None:
     assert (PROFILE.text, PROFILE.semantic, PROFILE.temporal, PROFILE.importance) == (0.3, 0.3, 0.3, 0.1)
-    assert scoring.weighted(text=1, semantic=1, temporal=1, importance=1) == pytest.approx(1)
-    assert scoring.weighted(text=0.5, semantic=0.2, temporal=0.1, importance=0.6) == pytest.approx(0.3)
+    assert scoring.total(context=1, best=1, temporal=1, importance=1) == pytest.approx(1)
+    own = scoring.relevance(text=0.5, semantic=0.2)
+    assert scoring.total(context=own, best=own, temporal=0.1, importance=0.6) == pytest.approx(
+        0.3 * 0.5 + 0.3 * 0.2 + 0.3 * 0.1 + 0.1 * 0.6
+    )
 
 
 def test_temporal_decays_by_day_and_counts_from_the_last_access_of_what_is_often_used() -> None:
@@ -132,11 +135,75 @@ def test_stubs_and_machinery_weigh_less() -> None:
     assert factor("speech", None, 3) == 1
 
 
-def test_a_row_that_hardly_holds_what_was_asked_for_weighs_less() -> None:
-    factor = scoring.relevance_factor
-    assert factor(text=0, semantic=0) == scoring.PROFILE.faint_share
-    assert factor(text=1, semantic=0) == factor(text=0, semantic=1) == factor(text=0.4, semantic=0) == 1
-    assert factor(text=0.1, semantic=0) < factor(text=0.1, semantic=0.2) < factor(text=0.3, semantic=0.2) < 1
-    exact = scoring.weighted(text=1, semantic=0, temporal=0, importance=0.6) * factor(text=1, semantic=0)
-    fresh = scoring.weighted(text=0.2, semantic=0, temporal=1, importance=0.6) * factor(text=0.2, semantic=0)
+_part = st.floats(0, 1)
+_PARTS = ("text", "coverage", "semantic", "temporal", "importance", "before", "after", "tree", "session", "best_row")
+
+
+def _whole(parts: dict[str, float], best: float) -> float:
+    """A score as ranking puts it together."""
+    own = scoring.relevance(
+        text=scoring.text_part(bm25=parts["text"], coverage=parts["coverage"]), semantic=parts["semantic"]
+    )
+    lent = scoring.lent(before=parts["before"], after=parts["after"], tree=parts["tree"])
+    context = scoring.in_context(own=own, lent=lent, session=parts["session"], session_best=parts["best_row"])
+    return scoring.total(context=context, best=best, temporal=parts["temporal"], importance=parts["importance"])
+
+
+@given(parts=st.fixed_dictionaries(dict.fromkeys(_PARTS, _part)), best=_part)
+def test_a_score_stays_within_the_scale(parts: dict[str, float], best: float) -> None:
+    assert 0 <= _whole(parts, best) <= 1 + 1e-12
+
+
+@given(
+    parts=st.fixed_dictionaries(dict.fromkeys(_PARTS, _part)), best=_part, name=st.sampled_from(_PARTS), higher=_part
+)
+def test_a_score_never_falls_when_a_part_rises(parts: dict[str, float], best: float, name: str, higher: float) -> None:
+    raised = parts | {name: max(parts[name], higher)}
+    assert _whole(raised, best) >= _whole(parts, best) - 1e-12
+
+
+@given(days=st.floats(-1e6, 1e6, allow_nan=False), accesses=st.integers(-5, 10**9), accessed=st.floats(-1e6, 1e6))
+def test_a_score_is_finite_for_any_clock(days: float, accesses: int, accessed: float) -> None:
+    fresh = scoring.temporal(
+        now=NOW,
+        created_at=NOW - timedelta(days=days / 2),
+        last_accessed_at=NOW - timedelta(days=accessed / 2),
+        accesses=accesses,
+    )
+    assert math.isfinite(fresh)
+    assert 0 <= scoring.total(context=0.5, best=0.5, temporal=fresh, importance=0.9) <= 1
+
+
+@given(context=_part, best=_part)
+def test_freshness_counts_whole_for_the_best_row_and_less_for_a_worse_one(context: float, best: float) -> None:
+    share = scoring.within(context=context, best=best)
+    assert 0 <= share <= 1
+    if 0 < best <= context:
+        assert share == 1
+    if context < 0.9 * best:
+        assert share < 0.5
+
+
+@given(place=st.integers(0, 10**6))
+def test_a_crowd_loses_ever_more_and_never_all(place: int) -> None:
+    here, next_one = scoring.crowd_factor(place), scoring.crowd_factor(place + 1)
+    assert PROFILE.crowd_least <= next_one <= here <= 1
+    assert scoring.crowd_factor(PROFILE.crowd_free - 1) == 1
+
+
+def test_a_new_row_that_hardly_fits_stands_below_an_old_one_that_does() -> None:
+    exact = scoring.total(context=0.5, best=0.5, temporal=0, importance=0.6)
+    fresh = scoring.total(context=0.2, best=0.5, temporal=1, importance=0.6)
     assert exact > fresh
+    near = scoring.total(context=0.45, best=0.5, temporal=1, importance=0.6)
+    assert near > exact
+
+
+def test_without_a_known_coverage_bm25_is_the_text_part() -> None:
+    assert scoring.text_part(bm25=0.7, coverage=None) == 0.7
+    assert scoring.text_part(bm25=0.6, coverage=1.0) > scoring.text_part(bm25=0.6, coverage=0.2)
+
+
+def test_an_answer_borrows_more_from_its_question_than_the_other_way_round() -> None:
+    assert scoring.lent(before=1, after=0, tree=0) > scoring.lent(before=0, after=1, tree=0)
+    assert scoring.lent(before=1, after=1, tree=1) == scoring.most_lent()

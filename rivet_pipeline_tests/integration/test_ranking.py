@@ -1,0 +1,157 @@
+"""What surroundings do to a row's place: neighbours, the summary tree, the conversation, repetition."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.models.embedder import WordLlamaEmbedder
+from rivet_pipeline.retrieval.lexicon import refresh_lexicon
+from rivet_pipeline.retrieval.query_vectors import weigh_words
+from rivet_pipeline_tests.integration.memory_rows import (
+    NOW,
+    add_conversation,
+    add_message,
+    add_summary,
+    find,
+    ids,
+    register_model,
+)
+
+
+def made_from(connection: Connection, summary: UUID, *messages: UUID) -> None:
+    for ordinal, message in enumerate(messages):
+        connection.execute(
+            "INSERT INTO ros_summary_sources (summary_id, message_id, ordinal) VALUES (%s, %s, %s)",
+            [summary, message, ordinal],
+        )
+
+
+def test_an_answer_is_found_by_the_words_of_its_question(connection: Connection) -> None:
+    register_model(connection)
+    conversation = add_conversation(connection)
+    add_message(connection, "Which paint covers the hull?", conversation=conversation, age_days=3.002, embed=True)
+    answer = add_message(
+        connection, "Blue, two coats.", conversation=conversation, role="assistant", age_days=3.001, embed=True
+    )
+    add_message(connection, "Thanks, bye.", conversation=conversation, age_days=3.0, embed=True)
+    for number in range(200):
+        add_message(connection, f"entry {number} of something else entirely", age_days=3, embed=True)
+    hits = find(connection, "which paint covers the hull", embedded=True).hits
+    assert hits[1].id == answer
+    assert hits[1].parts.text == 0
+    assert hits[1].parts.neighbours > hits[0].parts.neighbours
+
+
+def test_a_neighbour_outside_of_the_filters_is_not_found(connection: Connection) -> None:
+    register_model(connection)
+    conversation = add_conversation(connection)
+    question = add_message(connection, "Which paint?", conversation=conversation, age_days=2, embed=True)
+    add_message(connection, "Blue.", conversation=conversation, role="assistant", age_days=1, embed=True)
+    add_message(connection, "tick", conversation=conversation, age_days=1.5, metadata={"kind": "progress"})
+    filters: list[dict[str, Any]] = [{"role": "user"}, {"before": NOW - timedelta(days=1.8)}]
+    for wanted in filters:
+        assert ids(find(connection, "which paint", embedded=True, **wanted).hits) == [question]
+
+
+def test_progress_ticks_stand_between_no_neighbours(connection: Connection) -> None:
+    register_model(connection)
+    conversation = add_conversation(connection)
+    add_message(connection, "Which paint?", conversation=conversation, age_days=2, embed=True)
+    add_message(connection, "tick", conversation=conversation, age_days=1.5, metadata={"kind": "progress"})
+    answer = add_message(connection, "Blue.", conversation=conversation, role="assistant", age_days=1, embed=True)
+    hits = {hit.id: hit for hit in find(connection, "which paint", embedded=True).hits}
+    assert hits[answer].parts.neighbours > 0
+    assert len(hits) == 2
+
+
+def test_words_alone_bring_no_row_without_them(connection: Connection) -> None:
+    conversation = add_conversation(connection)
+    question = add_message(connection, "Which paint?", conversation=conversation, age_days=2)
+    add_message(connection, "Blue.", conversation=conversation, age_days=1)
+    assert ids(find(connection, "which paint").hits) == [question]
+
+
+def test_a_summary_and_what_it_was_made_from_lend_to_each_other_and_the_lower_one_steps_back(
+    connection: Connection,
+) -> None:
+    conversation = add_conversation(connection)
+    message = add_message(connection, "The ledger moves on Friday.", conversation=conversation)
+    summary = add_summary(connection, "The ledger moves on Friday.", conversation=conversation)
+    alone = find(connection, "ledger moves").hits
+    assert [hit.parts.tree for hit in alone] == [0, 0]
+    assert [hit.parts.diversity for hit in alone] == [1, 1]
+    made_from(connection, summary, message)
+    tied = find(connection, "ledger moves").hits
+    assert all(hit.parts.tree > 0 for hit in tied)
+    assert tied[0].parts.diversity == 1
+    assert tied[1].parts.diversity < 1
+    assert tied[0].score > alone[0].score
+
+
+def test_a_summarys_parent_is_its_relative_too(connection: Connection) -> None:
+    conversation = add_conversation(connection)
+    leaf = add_summary(connection, "The ledger moves on Friday.", conversation=conversation)
+    branch = add_summary(connection, "The ledger moves.", conversation=conversation, kind="branch")
+    connection.execute("UPDATE ros_summaries SET parent_id = %s WHERE id = %s", [branch, leaf])
+    assert all(hit.parts.tree > 0 for hit in find(connection, "ledger moves").hits)
+
+
+def test_one_conversation_does_not_fill_the_list(connection: Connection) -> None:
+    crowded = add_conversation(connection)
+    for _ in range(30):
+        add_message(connection, "the tide gauge is late", conversation=crowded)
+    others = {add_message(connection, "the tide gauge is late today") for _ in range(4)}
+    hits = find(connection, "tide gauge late", limit=20).hits
+    assert others < set(ids(hits))
+    assert ids(find(connection, "tide gauge late", limit=10).hits) == ids(hits)[:10]
+    within = find(connection, "tide gauge late", limit=20, conversation_id=crowded).hits
+    assert all(hit.parts.diversity == 1 for hit in within)
+
+
+def test_a_row_of_a_conversation_about_the_matter_stands_above_a_like_one_elsewhere(connection: Connection) -> None:
+    about = add_conversation(connection)
+    add_message(connection, "The winch of the ferry broke.", conversation=about, age_days=5)
+    add_message(connection, "A new winch takes a week.", conversation=about, age_days=4)
+    wanted = add_message(connection, "The ferry is repaired.", conversation=about, age_days=3)
+    elsewhere = add_message(connection, "The ferry is repainted.", age_days=3)
+    found = ids(find(connection, "winch of the ferry").hits)
+    assert found.index(wanted) < found.index(elsewhere)
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_scores_and_parts_stay_within_the_scale(connection: Connection, embedded: bool) -> None:
+    register_model(connection)
+    conversation = add_conversation(connection)
+    for number in range(40):
+        add_message(connection, f"gauge {number % 7} late", conversation=conversation, age_days=number - 5, embed=True)
+    hits = find(connection, "gauge 3 late", embedded=embedded, limit=40).hits
+    assert hits
+    for hit in hits:
+        values = [hit.score, *(getattr(hit.parts, name) for name in hit.parts.__dataclass_fields__)]
+        assert all(0 <= value <= 1 for value in values), hit
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_the_words_of_a_question_are_weighed_by_what_they_tell(connection: Connection) -> None:
+    assert weigh_words(connection, "what did Ada say about winches") is None
+    for number in range(50):
+        add_message(connection, f"Ada says what she did about matter {number}")
+    add_message(connection, "a winch")
+    refresh_lexicon(connection)
+    question, winch, frame = (
+        weigh_words(connection, "what did Ada say about winches"),
+        WordLlamaEmbedder().embed(["winches"])[0],
+        WordLlamaEmbedder().embed(["what did Ada say about"])[0],
+    )
+    assert question is not None
+    assert float(question @ question) == pytest.approx(1, abs=1e-5)
+    plain = WordLlamaEmbedder().embed(["what did Ada say about winches"])[0]
+    assert question @ winch > plain @ winch
+    assert question @ frame < plain @ frame
+    assert weigh_words(connection, "…") is None
+    assert weigh_words(connection, "") is None

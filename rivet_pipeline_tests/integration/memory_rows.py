@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,11 +14,15 @@ from numpy.typing import NDArray
 from psycopg.types.json import Jsonb
 
 from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.retrieval.scoring import PROFILE
 from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.types import Hit, SearchRequest, SearchResponse
 
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 WIDTH = 64
+
+#: What is found must not depend on how busy the machine is.
+_PATIENT = replace(PROFILE, pattern_seconds=60.0)
 
 
 def hash_embed(text: str) -> NDArray[np.float32]:
@@ -122,7 +127,8 @@ def add_vector(connection: Connection, kind: str, owner: UUID, vector: NDArray[n
 def find(connection: Connection, query: str, *, embedded: bool = False, **options: Any) -> SearchResponse:
     """A search as of NOW; `fts` unless `embedded`."""
     options.setdefault("mode", "hybrid" if embedded else "fts")
-    return search(connection, SearchRequest(query, **options), embed_query=hash_embed if embedded else None, now=NOW)
+    request = SearchRequest(query, **options)
+    return search(connection, request, embed_query=hash_embed if embedded else None, now=NOW, profile=_PATIENT)
 
 
 def ids(hits: list[Hit]) -> list[UUID]:

@@ -128,7 +128,7 @@ def test_a_rare_tag_is_not_crowded_out(connection: Connection) -> None:
     }
     add_tag(connection, "topic:rare", conversation=rare)
     refresh_lexicon(connection)
-    profile = replace(scoring.PROFILE, candidates=20, lexical_kept=10, vector_kept=5)
+    profile = replace(scoring.PROFILE, candidates=20, lexical_kept=10, vector_kept=5, pattern_seconds=60.0)
     for mode in MODES:
         request = SearchRequest("borogoves", mode=mode, limit=4, tag="topic:rare")
         hits = search(connection, request, embed_query=hash_embed, now=NOW, profile=profile).hits

@@ -216,7 +216,7 @@ def test_two_cjk_characters_find_all_that_a_substring_scan_finds(connection: Con
         else:
             texts[add_summary(connection, text)] = text
     refresh_lexicon(connection)
-    assert recall(connection, texts, ["公园", *("".join(rng.choices(signs, k=2)) for _ in range(30))]) == 1.0
+    assert recall(connection, texts, ["公园", *("".join(rng.choices(signs, k=2)) for _ in range(15))]) == 1.0
 
 
 def test_two_cjk_characters_over_real_sessions(connection: Connection, shared_data: Path) -> None:
@@ -235,7 +235,7 @@ def test_two_cjk_characters_over_real_sessions(connection: Connection, shared_da
         for place in range(len(text) - 1)
         if re.fullmatch("[\u4e00-\u9fff]{2}", text[place : place + 2])
     }
-    assert recall(connection, texts, ["公园", *random.Random(11).sample(sorted(pairs), 60)]) == 1.0
+    assert recall(connection, texts, ["公园", *random.Random(11).sample(sorted(pairs), 40)]) == 1.0
 
 
 def recall(connection: Connection, texts: dict[UUID, str], queries: list[str]) -> float:

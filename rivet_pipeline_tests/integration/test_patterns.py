@@ -82,7 +82,7 @@ def test_what_time_does_not_allow_is_said(connection: Connection, monkeypatch: p
     for number in range(60):
         text = f"xerophyte{number} number" if number % 20 == 0 else f"row {number}"
         add_message(connection, text, conversation=conversation, age_days=number)
-    ticks = itertools.count(0, 0.2)
+    ticks = itertools.count(0, 6)
     monkeypatch.setattr(patterns, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     monkeypatch.setattr(patterns, "_FIRST_BLOCK", 5)
     monkeypatch.setattr(patterns, "_LEAST_BLOCK", 5)
@@ -185,7 +185,7 @@ def test_the_exact_text_is_selected_however_many_rows_share_its_parts(connection
             connection, f"user_store.py and main.py 42 app {number} get user by badge", conversation=conversation
         )
     refresh_lexicon(connection)
-    profile = replace(scoring.PROFILE, candidates=10, lexical_kept=5)
+    profile = replace(scoring.PROFILE, candidates=10, lexical_kept=5, pattern_seconds=60.0)
     for mode in ("fts", "hybrid", "trigram"):
         for query, holders in (
             ("user_store.py:42", {wanted, summary}),

@@ -14,7 +14,7 @@ EMBEDDING_VERSION = 1
 TOOL_TEXT_VERSION = 1
 
 #: How the corpus statistics are counted.
-LEXICON_VERSION = 1
+LEXICON_VERSION = 2
 
 #: What the `messages` asset reports of a day.
 MESSAGES_VERSION = 1

@@ -1,4 +1,4 @@
-"""The assets that retrieval reads: the corpus statistics of BM25."""
+"""The assets that retrieval reads: the text index and the corpus statistics of BM25."""
 
 import time
 
@@ -17,11 +17,11 @@ from rivet_pipeline.versions import LEXICON_VERSION
     owners=["team:memory"],
     kinds={"postgres"},
     code_version=str(LEXICON_VERSION),
-    description="How many messages and summaries contain each word: what BM25 weighs words by. Counts only what came "
-    "since the last time; search works while it is behind.",
+    description="The text index that BM25 is scored from, and how many messages and summaries contain each word. Takes up "
+    "only what came or changed since the last time, piece by piece; search works while it is behind.",
 )
 def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
-    """Counts the words of the rows that came since the last refresh."""
+    """Indexes and counts the words of the rows that came or changed since the last refresh."""
     began = time.perf_counter()
     with store.connection() as connection:
         figures = refresh_lexicon(connection)
@@ -32,6 +32,9 @@ def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
             "documents": figures.documents,
             "messages_counted": figures.messages,
             "summaries_counted": figures.summaries,
+            "rows_changed": figures.changed,
+            "index_pieces": figures.pieces,
+            "index_mb": round(figures.index_bytes / 1e6, 1),
             "mean_length_bytes": round(figures.mean_length, 1),
             "rows_behind": figures.behind,
             "seconds": round(time.perf_counter() - began, 3),

@@ -122,21 +122,19 @@ def _search(
     literal = scoring.looks_literal(request.query)
     texts = lexical.TextScores()
     if request.mode != "vector":
-        parsed = lexical.parse_query(connection, request.query)
-        if not parsed.terms:
-            return SearchResponse(
-                request.query, [], side.degraded, "the query holds only words that are too common to search for"
-            )
-        candidates = lexical.select_candidates(connection, parsed, request, literal=literal, now=now, profile=profile)
         texts = lexical.score_texts(
             connection,
-            parsed,
-            candidates,
+            request,
+            literal=literal,
             extra=list(similarities),
             now=now,
             kept=max(profile.lexical_kept, 4 * request.limit),
             profile=profile,
         )
+        if not texts.has_words:
+            return SearchResponse(
+                request.query, [], side.degraded, "the query holds only words that are too common to search for"
+            )
     keys = list(dict.fromkeys([*texts.scores, *similarities]))
     scored = _score(connection, request, keys, texts, similarities, side, literal=literal, now=now, profile=profile)
     hits = _read_hits(connection, request.query, scored)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool, connect
-from rivet_pipeline.retrieval import lexicon
+from rivet_pipeline.retrieval import index_rows
 from rivet_pipeline.retrieval.lexicon import pending_lexicon, refresh_lexicon
 from rivet_pipeline_tests.integration.memory_rows import add_message, add_summary
 
@@ -38,17 +38,20 @@ def test_a_rebuild_counts_what_was_filled_later(connection: Connection) -> None:
     message = add_message(connection, "", role="tool", tool_name="Bash")
     refresh_lexicon(connection)
     connection.execute("UPDATE ros_messages SET tool_result = 'egret' WHERE id = %s", [message])
-    assert refresh_lexicon(connection).messages == 0
+    assert pending_lexicon(connection) == 1
+    later = refresh_lexicon(connection)
+    assert (later.messages, later.changed, later.behind) == (0, 1, 0)
     figures = refresh_lexicon(connection, rebuild=True)
     assert (figures.messages, figures.documents) == (1, 1)
     assert _df(connection, "egret") == 1
 
 
-def test_slices_add_up(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_add_up(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(11):
         add_message(connection, f"plover {number}")
-    monkeypatch.setattr(lexicon, "_SLICE", 3)
-    assert refresh_lexicon(connection).messages == 11
+    monkeypatch.setattr(index_rows, "MOST_DOCUMENTS", 3)
+    figures = refresh_lexicon(connection)
+    assert (figures.messages, figures.pieces) == (11, 4)
     assert _df(connection, "plover") == 11
 
 

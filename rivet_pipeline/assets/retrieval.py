@@ -17,8 +17,8 @@ from rivet_pipeline.versions import LEXICON_VERSION
     owners=["team:memory"],
     kinds={"postgres"},
     code_version=str(LEXICON_VERSION),
-    description="The text index that BM25 is scored from, and how many messages and summaries contain each word. Takes up "
-    "only what came or changed since the last time, piece by piece; search works while it is behind.",
+    description="The text index that BM25 is scored from, and how many messages and summaries contain each word. "
+    "Takes up only what came or changed since the last time, piece by piece; search works while it is behind.",
 )
 def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
     """Indexes and counts the words of the rows that came or changed since the last refresh."""

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -252,7 +251,7 @@ class _Search:
             first = top(whole, wanted, times, positions)
             chosen = np.unique(np.concatenate([first, top(text, wanted // 2, times, positions)]))
             keys = self.field.keys(positions[chosen])
-            passing = {row["key"] for row in self.read(keys, ()) if row["passes"]}
+            passing = self._passing(keys)
             passes = np.array([key in passing for key in keys.tolist()], dtype=bool)
             if passes.all() or len(chosen) == len(positions) or np.count_nonzero(passes) >= self._kept:
                 return _Found(keys[passes], self.scores[positions[chosen]][passes])
@@ -265,31 +264,38 @@ class _Search:
         for start in range(0, len(at), _VERBATIM):
             some = np.sort(positions[at[start : start + _VERBATIM]])
             keys = self.field.keys(some)
-            exact = {row["key"] for row in self.read(keys, (), verbatim=True) if row["passes"]}
+            exact = self._passing(keys, verbatim=True)
             if exact:
                 holds = np.flatnonzero([key in exact for key in keys.tolist()])
                 holds = holds[top(self.scores[some[holds]], self._kept)]
                 return _Found(keys[holds], self.scores[some[holds]])
         return _Found(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
 
-    def read(self, keys: Array, extra: Iterable[int], *, verbatim: bool = False) -> list[dict[str, Any]]:
-        """Of rows by key their conversation, and whether the filters let them through.
-
-        With `verbatim` only those pass that hold the query as it stands.
-        """
-        extra = list(extra)
-        return self._connection.execute(
+    def _passing(self, keys: Array, *, verbatim: bool = False) -> set[int]:
+        """Which of the rows the filters let through; with `verbatim` only those that hold the query as it stands."""
+        # Read by sequence number whatever the values are, so that one plan serves all and is made once.
+        rows = self._connection.execute(
             _check_statement(),
             filter_values(self._request)
             | {
                 "messages": number_array(key for key in keys.tolist() if key > 0),
                 "summaries": number_array(-key for key in keys.tolist() if key < 0),
-                "extra_messages": number_array(key for key in extra if key > 0),
-                "extra_summaries": number_array(-key for key in extra if key < 0),
                 "verbatim": self._request.query.lower() if verbatim else None,
             },
-            prepare=False,
         ).fetchall()
+        return {row["key"] for row in rows}
+
+    def sessions(self, rows: Iterable[Key], words: list[TermPostings], conversations: int) -> dict[UUID, float]:
+        """BM25 of the conversations of the given rows, each taken as one document, scaled to 0 to 1 by the best."""
+        places = self.field.places(np.array([_key(*row) for row in rows], dtype=np.int64))
+        numbers = np.unique(self.field.conversations(np.sort(places[places >= 0])))
+        scores = self.field.sessions(words, conversations)[numbers[numbers <= conversations]]
+        highest = max(float(scores.max(initial=0)), 1e-9)
+        found = self._connection.execute(
+            "SELECT number, id FROM ros_conversations WHERE number = ANY (%s::integer[])", [number_array(numbers)]
+        ).fetchall()
+        by_number = dict(zip(numbers.tolist(), (scores / highest).tolist(), strict=False))
+        return {row["id"]: by_number[row["number"]] for row in found if row["number"] in by_number}
 
 
 @cache
@@ -316,13 +322,7 @@ def _answer(
         for row, place in zip(others, places.tolist(), strict=True):
             scores[row] = float(search.scores[place]) if place >= 0 else 0.0
     ordered = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
-    numbers = {row["number"]: row["conversation_id"] for row in search.read(_NONE, (_key(*row) for row in ordered))}
-    every = search.field.sessions(words, conversations)
-    sessions = {each: float(every[number]) for number, each in numbers.items() if number < len(every)}
-    highest = max(sessions.values(), default=0.0)
-    if highest > 0:
-        sessions = {each: score / highest for each, score in sessions.items()}
-    return TextScores(ordered, best, sessions)
+    return TextScores(ordered, best, search.sessions(ordered, words, conversations))
 
 
 _NONE: Array = np.empty(0, dtype=np.int64)

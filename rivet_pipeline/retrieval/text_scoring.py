@@ -125,6 +125,12 @@ class Field:
         """The rows' times in seconds since 1970."""
         return self._both(positions, self.corpus.documents.at.__getitem__, self.live.documents.at.__getitem__)
 
+    def conversations(self, positions: Array) -> Array:
+        """The numbers of the rows' conversations."""
+        return self._both(
+            positions, self.corpus.documents.conversation.__getitem__, self.live.documents.conversation.__getitem__
+        )
+
     def faint(self, positions: Array) -> Array:
         """Which rows say hardly anything."""
         flags = self._both(positions, self.corpus.documents.flags.__getitem__, self.live.documents.flags.__getitem__)

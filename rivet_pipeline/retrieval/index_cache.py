@@ -248,6 +248,11 @@ class IndexCache:
             self._keep(read)
         return {key: [found[piece.token, key] for piece in pieces] for key in keys}
 
+    @property
+    def bytes_kept(self) -> int:
+        """About what the postings take in memory."""
+        return self._bytes
+
     def _keep(self, read: dict[tuple[UUID, int], Postings | None]) -> None:
         with self._lock:
             for name, postings in read.items():

@@ -294,7 +294,7 @@ def _passes(documents: Documents, messages: Array, request: SearchRequest, conve
     passes = np.ones(len(documents), dtype=bool)
     if request.scope == "messages" or request.role is not None:
         passes &= messages
-    elif request.scope == "summaries":
+    if request.scope == "summaries":
         passes &= ~messages
     if request.role is not None:
         passes &= documents.role == (ROLES.index(request.role) if request.role in ROLES else len(ROLES))

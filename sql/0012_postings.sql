@@ -4,6 +4,7 @@
 -- A number for each conversation, small enough to be kept for each row of the index.
 ALTER TABLE ros_conversations ADD COLUMN number integer NOT NULL GENERATED ALWAYS AS IDENTITY;
 CREATE UNIQUE INDEX ros_conversations_number ON ros_conversations (number);
+CREATE INDEX ros_conversations_noise_number ON ros_conversations (number) WHERE ros_is_noise(session_key, settings);
 
 -- The text that ros_analyse looks at, folded, when it may hold CJK characters, whose pairs are terms of their own; NULL
 -- for plain ASCII, which is most of all.

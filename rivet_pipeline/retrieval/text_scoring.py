@@ -19,6 +19,10 @@ from rivet_pipeline.retrieval.types import SearchRequest
 #: An age is cut at so many days, where the temporal part is 0 anyway.
 _OLDEST_DAYS = 10_000
 
+#: Postings that one query counts whole; of the commonest words beyond, only what stands in so many of the best rows.
+_MOST_POSTINGS = 3_000_000
+_NEAR = 20_000
+
 #: A term in more than this share of all rows stands in nearly every session, when these have many rows.
 _IN_EVERY_SESSION = 1 / 4
 _ROWS_PER_SESSION = 8
@@ -82,20 +86,55 @@ class Field:
         return int(np.count_nonzero(postings.ordinals[at] == dead))
 
     def score(self, terms: Iterable[TermPostings]) -> Array:
-        """BM25 of every position, float32; 0 where no term stands."""
+        """BM25 of every position, float32; 0 where no term stands.
+
+        Of a long query of common words the commonest, which weigh the least, are counted only where the others score
+        best, once all of them together would take too long.
+        """
         scores = np.zeros(len(self), dtype=np.float32)
-        for term in terms:
-            weight = np.float32(idf(self.count, self.df(term)) * (self.profile.k1 + 1))
-            for number, postings in enumerate(term.pieces):
-                if postings is not None:
-                    part = slice(self.corpus.starts[number], self.corpus.starts[number + 1])
-                    _add(scores[part], self._norms[part], postings, weight)
-            if len(term.live_owners):
-                places = term.live_owners + len(self.corpus)
-                times = term.live_frequencies.astype(np.float32)
-                scores[places] += weight * times / (times + self._norms[places])
+        read = 0
+        near: Array | None = None
+        for df, term in sorted(((self.df(term), term) for term in terms), key=lambda pair: pair[0]):
+            weight = np.float32(idf(self.count, df) * (self.profile.k1 + 1))
+            read += df
+            if near is None and read > _MOST_POSTINGS:
+                near = np.sort(top(scores, _NEAR))
+            if near is None:
+                self._score_all(scores, term, weight)
+            else:
+                times = self._times_at(near, term)
+                scores[near] += weight * times / (times + self._norms[near])
         scores[self._dead] = 0
         return scores
+
+    def _score_all(self, scores: Array, term: TermPostings, weight: np.float32) -> None:
+        for number, postings in enumerate(term.pieces):
+            if postings is not None:
+                part = slice(self.corpus.starts[number], self.corpus.starts[number + 1])
+                _add(scores[part], self._norms[part], postings, weight)
+        if len(term.live_owners):
+            places = term.live_owners + len(self.corpus)
+            times = term.live_frequencies.astype(np.float32)
+            scores[places] += weight * times / (times + self._norms[places])
+
+    def _times_at(self, positions: Array, term: TermPostings) -> Array:
+        """How often a term stands at each of some ascending positions."""
+        times = np.zeros(len(positions), dtype=np.float32)
+        bounds = np.searchsorted(positions, self.corpus.starts)
+        for number, postings in enumerate(term.pieces):
+            part = slice(bounds[number], bounds[number + 1])
+            places = positions[part] - self.corpus.starts[number]
+            if postings is None or not len(places):
+                continue
+            if postings.ordinals is None:
+                times[part] = postings.frequencies[places]
+            else:
+                at = np.minimum(np.searchsorted(postings.ordinals, places), len(postings.ordinals) - 1)
+                times[part] = np.where(postings.ordinals[at] == places, postings.frequencies[at], 0)
+        live = np.zeros(len(self.live.documents), dtype=np.float32)
+        live[term.live_owners] = term.live_frequencies
+        times[bounds[-1] :] = live[positions[bounds[-1] :] - len(self.corpus)]
+        return times
 
     def holds_all(self, terms: Sequence[TermPostings]) -> Array:
         """The positions that hold every one of the terms, ascending."""
@@ -303,8 +342,11 @@ def _passes(documents: Documents, messages: Array, request: SearchRequest, conve
     if request.before is not None:
         passes &= documents.since <= _second(request.before)
     if request.agent is not None:
-        numbers = [number for number, names in enumerate(documents.names) if request.agent in names]
-        passes &= np.isin(documents.agents, numbers)
+        named = np.zeros(len(documents), dtype=bool)
+        for number, names in enumerate(documents.names):
+            if request.agent in names:
+                named |= documents.agents == number
+        passes &= named
     if conversation is not None:
         passes &= documents.conversation == conversation
     return passes

@@ -212,6 +212,28 @@ def test_the_index_scores_as_every_row_by_itself_would(
         compare(world, world.request(), shared)
 
 
+@pytest.mark.usefixtures("tiny_pieces")
+def test_the_commonest_words_of_a_long_query_count_where_the_others_score_best(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(connection, random.Random(5))
+    for number in range(120):
+        world.add()
+        if number in (50, 100):
+            refresh_lexicon(connection)
+        if number > 90:
+            world.fill()
+    request = SearchRequest(" ".join(WORDS), limit=50)
+    expected = world.expected(request)
+    monkeypatch.setattr(text_scoring, "_MOST_POSTINGS", 40)
+    monkeypatch.setattr(text_scoring, "_NEAR", 30)
+    found = lexical.score_texts(connection, request, now=NOW, kept=500).scores
+    first = sorted(expected, key=lambda row: -expected[row])[:8]
+    assert {row: found[row] for row in first} == pytest.approx({row: expected[row] for row in first}, rel=2e-4)
+    assert all(found[row] <= expected[row] * 1.001 for row in found)
+    assert any(found.get(row, 0.0) < expected[row] * 0.9 for row in expected)
+
+
 def compare(world: World, request: SearchRequest, index: IndexCache) -> None:
     found = lexical.score_texts(world.connection, request, now=NOW, kept=500, index=index)
     expected = world.expected(request)

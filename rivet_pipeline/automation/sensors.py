@@ -93,7 +93,7 @@ def pending_work(
         announce_model(connection, models.embedder)
         _announce_summarizer(connection, models)
         pending = [item for item in pending_days(connection) if not item.timed]
-        lexicon_due = not pending and is_due(connection)
+        lexicon_due = is_due(connection, busy=bool(pending))
     requests = requests_for(context.instance, pending, reason="new rows", now=now)
     if lexicon_due and _may_ask_for_lexicon(context.instance, now):
         requests.append(dg.RunRequest(asset_selection=[_LEXICON], tags={LEXICON_TAG: "true"}))

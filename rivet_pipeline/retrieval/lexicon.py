@@ -38,6 +38,9 @@ _LOCK = 7_266_005_175
 #: Fewer rows than this wait for the hourly refresh. A search reads up to eight times as many itself.
 LEAST_BEHIND = 500
 
+#: And fewer than this while other work waits.
+LEAST_BEHIND_BUSY = 2_000
+
 #: Changed rows of one piece.
 _CHANGES = 20_000
 
@@ -85,14 +88,27 @@ def pending_lexicon(connection: Connection) -> int:
     return 0 if row is None else int(row["behind"])
 
 
-def is_due(connection: Connection) -> bool:
-    """Whether enough waits to be worth a run: anything at first, then 500 rows, or a row that was redacted."""
+def is_due(connection: Connection, *, busy: bool = False) -> bool:
+    """Whether enough waits to be worth a run: anything at first, then 500 rows, or a row that was redacted.
+
+    `busy`: other work waits that brings rows of its own; then 2,000 rows, so that a store that never rests is indexed
+    before searches must do without.
+    """
     row = connection.execute(
         "SELECT documents, EXISTS (SELECT 1 FROM ros_index_changes WHERE forget) AS forget FROM ros_corpus"
     ).fetchone()
     if row is None or row["forget"]:
         return row is not None
-    return pending_lexicon(connection) >= (LEAST_BEHIND if row["documents"] else 1)
+    least = LEAST_BEHIND_BUSY if busy else LEAST_BEHIND if row["documents"] else 1
+    # Counts no further than that: it is asked every second, and an import may have brought a million.
+    found = connection.execute(
+        """SELECT (SELECT count(*) FROM (SELECT 1 FROM ros_messages WHERE seq > c.last_message_seq LIMIT %(n)s) AS m)
+                + (SELECT count(*) FROM (SELECT 1 FROM ros_summaries WHERE seq > c.last_summary_seq LIMIT %(n)s) AS s)
+                + (SELECT count(*) FROM (SELECT 1 FROM ros_index_changes LIMIT %(n)s) AS x) AS behind
+           FROM ros_corpus AS c""",
+        {"n": least},
+    ).fetchone()
+    return found is not None and found["behind"] >= least
 
 
 def refresh_lexicon(connection: Connection, *, rebuild: bool = False) -> LexiconFigures:

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool, connect
-from rivet_pipeline.retrieval import index_rows
-from rivet_pipeline.retrieval.lexicon import pending_lexicon, refresh_lexicon
+from rivet_pipeline.retrieval import index_rows, lexicon
+from rivet_pipeline.retrieval.lexicon import is_due, pending_lexicon, refresh_lexicon
 from rivet_pipeline_tests.integration.memory_rows import add_message, add_summary
 
 
@@ -53,6 +53,22 @@ def test_pieces_add_up(connection: Connection, monkeypatch: pytest.MonkeyPatch) 
     figures = refresh_lexicon(connection)
     assert (figures.messages, figures.pieces) == (11, 4)
     assert _df(connection, "plover") == 11
+
+
+def test_a_refresh_is_due_at_first_then_by_rows_and_later_while_others_work(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lexicon, "LEAST_BEHIND", 3)
+    monkeypatch.setattr(lexicon, "LEAST_BEHIND_BUSY", 5)
+    assert not is_due(connection)
+    expected = [(True, False), (True, False), (True, False), (True, False), (True, True)]
+    for due in expected:
+        add_message(connection, "plover")
+        assert (is_due(connection), is_due(connection, busy=True)) == due
+    refresh_lexicon(connection)
+    for due in [(False, False), (False, False), (True, False), (True, False), (True, True)]:
+        add_message(connection, "plover")
+        assert (is_due(connection), is_due(connection, busy=True)) == due
 
 
 def test_two_at_once_count_once(pool: Pool) -> None:

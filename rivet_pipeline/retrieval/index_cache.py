@@ -158,7 +158,10 @@ class _Live:
     """The unindexed rows of one database that were read so far. Its arrays are replaced, never changed."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._clear()
+
+    def _clear(self) -> None:
         self._versions: dict[Key, tuple[int, int]] = {}
         self._documents = PieceBuilder().documents()
         self._messages = np.empty(0, dtype=bool)
@@ -168,9 +171,9 @@ class _Live:
 
     def view(self, connection: Connection, wanted: dict[Key, int]) -> LiveRows:
         """The wanted rows, each at least of the version that is asked for; what is not there yet is read."""
-        with self.lock:
+        with self._lock:
             if len(self._documents) > 2 * len(wanted) + 1_000:
-                self.__init__()  # type: ignore[misc]
+                self._clear()
             missing = [key for key, change in wanted.items() if self._versions.get(key, (-1, 0))[0] < change]
             for source in ("message", "summary"):
                 self._read(connection, source, {seq: wanted[source, seq] for kind, seq in missing if kind == source})

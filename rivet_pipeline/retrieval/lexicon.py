@@ -2,8 +2,9 @@
 
 A piece is written together with its words' counts and the watermark in one transaction, so a refresh that is killed
 goes on where it was. Rows whose text is filled or made again after they were indexed are put into a piece of their own,
-which stands over the older one. The statistics (`ros_lexicon`, `ros_corpus`) count a row once, when it comes: they only
-say which words of a long query are rare, and what the store holds. Any row is found whether or not it is indexed.
+which stands over the older one. The statistics (`ros_lexicon`, `ros_corpus`) count a row once, when it comes, and of
+numbers and other signs only what several rows hold: they only say which words of a long query are rare, and what the
+store holds. Any row is found whether or not it is indexed.
 """
 
 from __future__ import annotations
@@ -187,7 +188,9 @@ def _add_piece(connection: Connection, source: Source, high: int) -> tuple[int, 
     reached = high if last is None else last
     if count:
         write_built(connection, source, builder)
-        counts = builder.word_counts()
+        # Most of all words are numbers, hashes and paths that one row holds: rare whether or not they are counted, and
+        # together several times as large as the whole index.
+        counts = {word: df for word, df in builder.word_counts().items() if df > 1 or word.isalpha()}
         connection.execute(statement("count_words"), {"terms": list(counts), "counts": list(counts.values())})
         connection.execute(
             sql.SQL(

@@ -48,7 +48,7 @@ _COLUMNS: tuple[tuple[str, str], ...] = (
     ("since", "<u4"),
     ("length", "<u4"),
     ("conversation", "<i4"),
-    ("agents", "<u2"),
+    ("agents", "<u4"),
     ("role", "u1"),
     ("flags", "u1"),
 )
@@ -119,10 +119,10 @@ class Documents:
             if name != "agents"
         }
         agents = [
-            np.array([numbers.setdefault(names, len(numbers)) for names in part.names], dtype="<u2")[part.agents]
+            np.array([numbers.setdefault(names, len(numbers)) for names in part.names], dtype="<u4")[part.agents]
             for part in parts
         ]
-        columns["agents"] = np.concatenate(agents or [np.empty(0, "<u2")])
+        columns["agents"] = np.concatenate(agents or [np.empty(0, "<u4")])
         return cls(names=tuple(numbers), **columns)
 
     def take(self, places: Array | slice) -> Documents:

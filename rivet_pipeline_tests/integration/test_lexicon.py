@@ -10,7 +10,7 @@ import pytest
 from rivet_pipeline.db.pool import Connection, Pool, connect
 from rivet_pipeline.retrieval import index_rows, lexicon
 from rivet_pipeline.retrieval.lexicon import is_due, pending_lexicon, refresh_lexicon
-from rivet_pipeline_tests.integration.memory_rows import add_message, add_summary
+from rivet_pipeline_tests.integration.memory_rows import add_message, add_summary, find
 
 
 def _df(connection: Connection, term: str) -> int:
@@ -32,6 +32,15 @@ def test_counts_are_incremental_and_a_second_refresh_does_nothing(connection: Co
     again = refresh_lexicon(connection)
     assert (again.messages, again.summaries, again.documents) == (0, 0, 3)
     assert (_df(connection, "heron"), _df(connection, "marsh")) == (2, 2)
+
+
+def test_numbers_and_paths_of_one_row_are_found_and_not_counted(connection: Connection) -> None:
+    once = add_message(connection, "heron 0xdeadbeef at src/marsh.py")
+    for _ in range(2):
+        add_message(connection, "again build 4711")
+    refresh_lexicon(connection)
+    assert (_df(connection, "heron"), _df(connection, "0xdeadbeef"), _df(connection, "4711")) == (1, 0, 2)
+    assert [hit.id for hit in find(connection, "0xdeadbeef").hits] == [once]
 
 
 def test_a_rebuild_counts_what_was_filled_later(connection: Connection) -> None:

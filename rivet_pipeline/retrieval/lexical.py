@@ -8,7 +8,7 @@ literal. A run of CJK characters in a query is asked for by its neighbouring pai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -48,13 +48,15 @@ _VERBATIM_ROUNDS = 10
 class TextScores:
     """BM25 by row, best first: keys are (source, seq). `best` is the highest of all candidates, 0 without any.
 
-    `sessions` has, for the conversations of these rows, the BM25 of all their messages taken as one document, scaled by
-    the best of them to 0 to 1. `has_words` is False when the query holds nothing that could be looked for.
+    `coverage` has the share of the query's words, by weight, that a row holds, 0 to 1 (not for rows that `unindexed.py`
+    found). `sessions` has, for the conversations of these rows, the BM25 of all their messages taken as one document,
+    scaled by the best of them to 0 to 1. `has_words` is False when the query holds nothing that could be looked for.
     """
 
     scores: dict[Key, float] = field(default_factory=dict)
     best: float = 0.0
     sessions: dict[UUID, float] = field(default_factory=dict)
+    coverage: dict[Key, float] = field(default_factory=dict)
     has_words: bool = True
 
 
@@ -144,7 +146,7 @@ def _score_texts(
             kept=kept,
             profile=profile,
         )
-    return _answer(search, found, beyond, extra, words[:_SESSION_TERMS], state.conversations)
+    return _answer(search, found, beyond, extra, words, state.conversations)
 
 
 def _read_state(connection: Connection, query: str) -> _State:
@@ -202,10 +204,7 @@ class _Search:
     def candidates(self, words: list[TermPostings], parts: list[TermPostings], state: _State) -> _Found:
         """The best rows that the filters let through; of rows with all the `parts` those with the exact text too."""
         self.scores = self.field.score(words)
-        conversation = self._conversation()
-        if self._request.conversation_id is not None and conversation is None:
-            return _Found(_NONE, _NONE)
-        shown = visible(self.field, self._request, conversation, state.noise)
+        shown = visible(self.field, self._request, self._conversations(), state.noise)
         positions = np.flatnonzero((self.scores > 0) & shown)
         scores = self.scores[positions]
         best = max(float(scores.max(initial=0)), 1e-9)
@@ -219,13 +218,14 @@ class _Search:
         new = ~np.isin(exact.keys, found.keys)
         return _Found(np.concatenate([found.keys, exact.keys[new]]), np.concatenate([found.scores, exact.scores[new]]))
 
-    def _conversation(self) -> int | None:
+    def _conversations(self) -> Array | None:
+        """The numbers of the conversations that the filters ask for, None when they ask for none."""
         if self._request.conversation_id is None:
             return None
-        row = self._connection.execute(
-            "SELECT number FROM ros_conversations WHERE id = %s", [self._request.conversation_id]
-        ).fetchone()
-        return None if row is None else int(row["number"])
+        rows = self._connection.execute(
+            "SELECT number FROM ros_conversations WHERE id = ANY (%s)", [[self._request.conversation_id]]
+        ).fetchall()
+        return np.array([row["number"] for row in rows], dtype=np.int64)
 
     def _fresh(self, positions: Array) -> Array:
         fresh = self.field.freshness(positions, self._now)
@@ -269,7 +269,7 @@ class _Search:
                 holds = np.flatnonzero([key in exact for key in keys.tolist()])
                 holds = holds[top(self.scores[some[holds]], self._kept)]
                 return _Found(keys[holds], self.scores[some[holds]])
-        return _Found(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
+        return _Found(_NONE, _NONE)
 
     def _passing(self, keys: Array, *, verbatim: bool = False) -> set[int]:
         """Which of the rows the filters let through; with `verbatim` only those that hold the query as it stands."""
@@ -285,17 +285,17 @@ class _Search:
         ).fetchall()
         return {row["key"] for row in rows}
 
-    def sessions(self, rows: Iterable[Key], words: list[TermPostings], conversations: int) -> dict[UUID, float]:
+    def sessions(self, positions: Array, words: list[TermPostings], conversations: int) -> dict[UUID, float]:
         """BM25 of the conversations of the given rows, each taken as one document, scaled to 0 to 1 by the best."""
-        places = self.field.places(np.array([_key(*row) for row in rows], dtype=np.int64))
-        numbers = np.unique(self.field.conversations(np.sort(places[places >= 0])))
-        scores = self.field.sessions(words, conversations)[numbers[numbers <= conversations]]
+        numbers = np.unique(self.field.conversations(positions))
+        numbers = numbers[numbers <= conversations]
+        scores = self.field.sessions(words, conversations)[numbers]
         highest = max(float(scores.max(initial=0)), 1e-9)
         found = self._connection.execute(
             "SELECT number, id FROM ros_conversations WHERE number = ANY (%s::integer[])", [number_array(numbers)]
         ).fetchall()
-        by_number = dict(zip(numbers.tolist(), (scores / highest).tolist(), strict=False))
-        return {row["id"]: by_number[row["number"]] for row in found if row["number"] in by_number}
+        by_number = dict(zip(numbers.tolist(), (scores / highest).tolist(), strict=True))
+        return {row["id"]: by_number[row["number"]] for row in found}
 
 
 @cache
@@ -317,12 +317,18 @@ def _answer(
     scores |= beyond
     best = max(scores.values(), default=0.0)
     others = [row for row in extra if row not in scores]
-    if others:
-        places = search.field.places(np.array([_key(*row) for row in others], dtype=np.int64))
-        for row, place in zip(others, places.tolist(), strict=True):
-            scores[row] = float(search.scores[place]) if place >= 0 else 0.0
-    ordered = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
-    return TextScores(ordered, best, search.sessions(ordered, words, conversations))
+    rows = [*scores, *others]
+    places = search.field.places(np.array([_key(*row) for row in rows], dtype=np.int64))
+    at = dict(zip(rows, places.tolist(), strict=True))
+    scores |= {row: float(search.scores[at[row]]) if at[row] >= 0 else 0.0 for row in others}
+    positions = np.unique(places[places >= 0])
+    covered = dict(zip(positions.tolist(), search.field.coverage(words, positions).tolist(), strict=True))
+    return TextScores(
+        dict(sorted(scores.items(), key=lambda item: (-item[1], item[0]))),
+        best,
+        search.sessions(positions, words[:_SESSION_TERMS], conversations),
+        {row: covered[place] for row, place in at.items() if place >= 0},
+    )
 
 
 _NONE: Array = np.empty(0, dtype=np.int64)

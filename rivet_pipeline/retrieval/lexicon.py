@@ -3,12 +3,13 @@
 A piece is written together with its words' counts and the watermark in one transaction, so a refresh that is killed
 goes on where it was. Rows whose text is filled or made again after they were indexed are put into a piece of their own,
 which stands over the older one. The statistics (`ros_lexicon`, `ros_corpus`) count a row once, when it comes, and of
-numbers and other signs only what several rows hold: they only say which words of a long query are rare, and what the
+words with a digit only those that several rows hold: they only say which words of a long query are rare, and what the
 store holds. Any row is found whether or not it is indexed.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -48,6 +49,8 @@ _CHANGES = 20_000
 #: How long to wait for writers that were there first, and how often to look.
 _WRITERS_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
+
+_DIGIT = re.compile(r"\d")
 
 _SOURCES: tuple[Source, ...] = ("message", "summary")
 _TABLES: dict[Source, tuple[str, str]] = {
@@ -188,9 +191,9 @@ def _add_piece(connection: Connection, source: Source, high: int) -> tuple[int, 
     reached = high if last is None else last
     if count:
         write_built(connection, source, builder)
-        # Most of all words are numbers, hashes and paths that one row holds: rare whether or not they are counted, and
-        # together several times as large as the whole index.
-        counts = {word: df for word, df in builder.word_counts().items() if df > 1 or word.isalpha()}
+        # Most of all words are numbers and hashes that one row holds: rare, counted or not, and together
+        # larger than the index.
+        counts = {word: df for word, df in builder.word_counts().items() if df > 1 or not _DIGIT.search(word)}
         connection.execute(statement("count_words"), {"terms": list(counts), "counts": list(counts.values())})
         connection.execute(
             sql.SQL(

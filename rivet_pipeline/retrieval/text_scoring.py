@@ -136,6 +136,17 @@ class Field:
         times[bounds[-1] :] = live[positions[bounds[-1] :] - len(self.corpus)]
         return times
 
+    def coverage(self, terms: Iterable[TermPostings], positions: Array) -> Array:
+        """Which share of the terms, by weight, each of some ascending positions holds, 0 to 1."""
+        held, every = np.zeros(len(positions)), 0.0
+        for term in terms:
+            df = self.df(term)
+            if df:
+                weight = idf(self.count, df)
+                held += weight * (self._times_at(positions, term) > 0)
+                every += weight
+        return held / max(every, 1e-9)
+
     def holds_all(self, terms: Sequence[TermPostings]) -> Array:
         """The positions that hold every one of the terms, ascending."""
         hits = np.zeros(len(self), dtype=np.uint16)
@@ -301,10 +312,11 @@ def _freshness(at: Array, moment: int, profile: Profile) -> Array:
     return np.exp(days, out=days)
 
 
-def visible(field: Field, request: SearchRequest, conversation: int | None, noise: Array) -> Array:
+def visible(field: Field, request: SearchRequest, conversations: Array | None, noise: Array) -> Array:
     """Which positions the filters let through, as far as the columns tell: never too few.
 
-    `conversation` is the number of the one that is asked for, `noise` those that are left out unless one is.
+    `conversations` are the numbers of those that are asked for, None for all; `noise` of those that are left out unless
+    one is asked for by its id.
     """
     corpus, live = field.corpus, field.live
     messages = np.zeros(len(corpus), dtype=bool)
@@ -313,13 +325,14 @@ def visible(field: Field, request: SearchRequest, conversation: int | None, nois
     if shown is None or not np.array_equal(shown[0], noise):
         shown = (noise, _shown(corpus.documents, corpus.alive, noise))
         corpus.kept["shown"] = shown
-    if conversation is not None:
-        shown = (noise, _shown(corpus.documents, corpus.alive, noise[:0]))
-    live_shown = _shown(live.documents, live.alive, noise if conversation is None else noise[:0])
+    if request.conversation_id is not None:
+        noise = noise[:0]
+        shown = (noise, _shown(corpus.documents, corpus.alive, noise))
+    live_shown = _shown(live.documents, live.alive, noise)
     return np.concatenate(
         [
-            shown[1] & _passes(corpus.documents, messages, request, conversation),
-            live_shown & _passes(live.documents, live.messages, request, conversation),
+            shown[1] & _passes(corpus.documents, messages, request, conversations),
+            live_shown & _passes(live.documents, live.messages, request, conversations),
         ]
     )
 
@@ -329,7 +342,7 @@ def _shown(documents: Documents, alive: Array, noise: Array) -> Array:
     return shown & ~np.isin(documents.conversation, noise) if len(noise) else shown
 
 
-def _passes(documents: Documents, messages: Array, request: SearchRequest, conversation: int | None) -> Array:
+def _passes(documents: Documents, messages: Array, request: SearchRequest, conversations: Array | None) -> Array:
     passes = np.ones(len(documents), dtype=bool)
     if request.scope == "messages" or request.role is not None:
         passes &= messages
@@ -347,8 +360,8 @@ def _passes(documents: Documents, messages: Array, request: SearchRequest, conve
             if request.agent in names:
                 named |= documents.agents == number
         passes &= named
-    if conversation is not None:
-        passes &= documents.conversation == conversation
+    if conversations is not None:
+        passes &= np.isin(documents.conversation, conversations)
     return passes
 
 

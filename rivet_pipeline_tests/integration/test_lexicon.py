@@ -34,7 +34,7 @@ def test_counts_are_incremental_and_a_second_refresh_does_nothing(connection: Co
     assert (_df(connection, "heron"), _df(connection, "marsh")) == (2, 2)
 
 
-def test_numbers_and_paths_of_one_row_are_found_and_not_counted(connection: Connection) -> None:
+def test_numbers_and_hashes_of_one_row_are_found_and_not_counted(connection: Connection) -> None:
     once = add_message(connection, "heron 0xdeadbeef at src/marsh.py")
     for _ in range(2):
         add_message(connection, "again build 4711")

@@ -240,6 +240,15 @@ def compare(world: World, request: SearchRequest, index: IndexCache) -> None:
     assert found.scores == pytest.approx(expected, rel=2e-4), request
     assert list(found.scores.values()) == sorted(found.scores.values(), reverse=True)
     assert found.best == pytest.approx(max(expected.values(), default=0.0), rel=2e-4)
+    df = {word: sum(word in row.words for row in world.ids.values()) for word in request.query.split()}
+    documents = sum(bool(row.words) for row in world.ids.values())
+    weights = {word: idf(documents, n) for word, n in df.items() if n}
+    coverage = {
+        (row.source, row.seq): sum(weights[word] for word in set(row.words) & weights.keys()) / sum(weights.values())
+        for row in world.ids.values()
+        if (row.source, row.seq) in expected
+    }
+    assert found.coverage == pytest.approx(coverage, rel=1e-6), request
     sessions = {row.conversation for row in world.ids.values() if (row.source, row.seq) in expected}
     scores = world.sessions(request)
     best = max((scores.get(session, 0.0) for session in sessions), default=0.0)

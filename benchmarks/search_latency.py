@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -358,7 +359,8 @@ def measure(url: str, folder: Path, connection: Connection, queries: list[str], 
         rows["capture, meanwhile"] = percentiles(times)
     rows["naive ts_rank_cd"] = percentiles(timed(naive(connection), few, 1))
     rows["naive, filtered"] = percentiles(timed(naive(connection), filtered[: options.naive], 1))
-    rows["tantivy, words only"] = measure_tantivy(connection, plain, folder / "tantivy", options.rounds)
+    if find_spec("tantivy") is not None:
+        rows["tantivy, words only"] = measure_tantivy(connection, plain, folder / "tantivy", options.rounds)
     return rows
 
 
@@ -404,7 +406,10 @@ def run(url: str, folder: Path, sizes: Sequence[int], options: argparse.Namespac
     for name, row in rows.items():
         ratio = f"{base / row['p50']:.1f}x" if row["p50"] and "capture, " not in name else ""
         print(f"{name:26}{row['p50']:>10.1f}{row['p95']:>10.1f}{row['p99']:>10.1f}{ratio:>14}")
-    print(f"tantivy: built in {rows['tantivy, words only']['build_s']} s, {rows['tantivy, words only']['mb']} MB")
+    limit = rows.get("tantivy, words only")
+    print(
+        f"tantivy: built in {limit['build_s']} s, {limit['mb']} MB" if limit else "tantivy: not installed (group bench)"
+    )
     if options.json:
         figures = {"at": datetime.now(UTC).isoformat(), "load": load, "built": built, "agreement": agreed, "rows": rows}
         options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")

@@ -1,186 +1,129 @@
-"""Search latency against the naive query, in one database and one run.
+"""Search latency through HTTP, against the naive query in the same database and an in-process Tantivy index.
 
-Fills a database with messages (Zipf-distributed words over some days, or real text when RIVET_SHARED_DATA is set),
-embeds them with hashed words, refreshes the lexicon, and then times the same queries, warm, through `search` (hybrid
-and fts) and through the naive way: `ts_rank_cd` over the OR of the words, same filters. Prints a table; writes nothing
-into the repository.
+Fills an embedded Postgres with made-up messages (`corpus.py`; vectors as `search_store.py` says), refreshes the text
+index at each size, and then, at the last one, starts `rivet serve` in a process of its own and times warm searches:
+hybrid, words only, filtered, and hybrid while 50 captures a second arrive and the index is refreshed. Beside
+it: the naive way (`ts_rank_cd` over the OR of the words, same database), Tantivy over the same texts in this process as
+the limit, and how far the first ten by words agree with BM25 of the same formula over every row. Prints a table; writes
+nothing into the repository.
 
-    python -m benchmarks.search_latency --messages 100000
+    python -m benchmarks.search_latency --sizes 10000 100000
+    python -m benchmarks.search_latency --messages 1000000 --json figures.json
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
-import math
 import os
 import random
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from urllib.parse import urlencode
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchmarks.capture_rate import api_process, posting
+from benchmarks.corpus import NOW, Corpus
+from benchmarks.search_store import Filler, Vectors
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.migrations import apply_migrations
 from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.retrieval import lexical
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
-from rivet_pipeline.retrieval.search import search
-from rivet_pipeline.retrieval.types import Mode, SearchRequest
+from rivet_pipeline.retrieval.scoring import PROFILE, idf
+from rivet_pipeline.retrieval.types import SearchRequest
 
-WIDTH = 256
-PER_CONVERSATION = 50
-QUERIES = 60
-NOW = datetime(2026, 3, 10, tzinfo=UTC)
+QUERIES = 100
+CAPTURES_PER_SECOND = 50
+TOP = 10
 
+#: Seconds between two refreshes of the index while captures arrive, about what Dagster's sensor makes of it.
+REFRESH_EVERY = 30.0
 
-def synthetic_texts(rng: random.Random, count: int) -> Iterator[str]:
-    """Texts of about 800 characters whose words follow Zipf's law (exponent 1) over 60,000 made-up words."""
-    consonants, vowels = "bcdfghjklmnprstvwz", "aeiou"
-    words: dict[str, None] = {}
-    while len(words) < 60_000:
-        words["".join(rng.choice(consonants) + rng.choice(vowels) for _ in range(rng.randint(1, 4)))] = None
-    vocabulary = list(words)
-    weights = [1 / rank for rank in range(1, len(vocabulary) + 1)]
-    totals = list(np.cumsum(weights))
-    for _ in range(count):
-        length = max(5, int(rng.lognormvariate(math.log(110), 0.7)))
-        yield " ".join(rng.choices(vocabulary, cum_weights=totals, k=length))
+Figures = dict[str, Any]
 
 
-def shared_texts(folder: Path) -> list[str]:
-    """Every string of at least 200 characters in the sample transcripts, at most 4,000 characters each."""
-    texts: list[str] = []
-    for path in sorted((folder / "transcripts").rglob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                _collect(json.loads(line), texts)
-            except (ValueError, RecursionError):
-                continue
-    return texts
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One query with its filters, as they go into the address and into SQL."""
+
+    query: str
+    agent: str | None = None
+    since: datetime | None = None
+
+    def path(self, mode: str) -> str:
+        """The address of the search."""
+        values = {"q": self.query, "mode": mode, "limit": str(TOP)}
+        if self.agent:
+            values["agent"] = self.agent
+        if self.since:
+            values["since"] = self.since.isoformat()
+        return "/api/memory/search?" + urlencode(values)
 
 
-def _collect(value: Any, texts: list[str]) -> None:
-    if isinstance(value, str) and len(value) >= 200:
-        texts.append(value[:4000].replace("\x00", " ").encode("utf-8", "replace").decode())
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            _collect(item, texts)
-
-
-def varied_texts(rng: random.Random, sources: list[str], count: int) -> Iterator[str]:
-    """Real texts, repeated as often as needed: each time two thirds of the words of one, the rest of another."""
-    split = [source.split() for source in sources]
-    for _ in range(count):
-        first, second = rng.choice(split), rng.choice(split)
-        cut = rng.randrange(max(1, len(first) // 3) + 1)
-        yield " ".join(first[cut:] + second[: max(1, len(first) // 3)])
-
-
-class HashEmbedder:
-    """Random vectors per word, summed: cheap, deterministic, near for texts that share words."""
-
-    def __init__(self) -> None:
-        self._words: dict[str, NDArray[np.float32]] = {}
-
-    def __call__(self, text: str) -> NDArray[np.float32]:
-        """The unit vector of one text."""
-        total = np.full(WIDTH, 1e-3, dtype=np.float32)
-        for word in set(text.lower().split()[:200]):
-            if word not in self._words:
-                seed = int.from_bytes(word.encode()[:8].ljust(8), "little")
-                self._words[word] = np.random.default_rng(seed).standard_normal(WIDTH).astype(np.float32)
-            total += self._words[word]
-        return total / np.float32(np.linalg.norm(total))
-
-
-def fill(connection: Connection, texts: Iterator[str], count: int, rng: random.Random) -> None:
-    """Messages by COPY over 400 days, a summary for every ten of them, a vector for each."""
-    embed = HashEmbedder()
-    row = connection.execute("SELECT ros_register_embedding_model('benchmark', %s) AS id", [WIDTH]).fetchone()
-    assert row is not None
-    # The index is built once over everything: inserting into the graph row by row is no part of what is measured.
-    connection.execute(f"DROP INDEX ros_embeddings_hnsw_{row['id']}".encode())
-    vectors: list[tuple[str, UUID, str]] = []
-    start = NOW - timedelta(days=400)
-    conversations = [uuid4() for _ in range(math.ceil(count / PER_CONVERSATION))]
-    agents = ["claude", "codex", "gemini"]
-    with connection.cursor().copy(
-        "COPY ros_conversations (id, session_key, agent, channel, day, updated_at) FROM STDIN"
-    ) as copy:
-        for number, identity in enumerate(conversations):
-            at = start + timedelta(days=400 * number / len(conversations))
-            copy.write_row((identity, f"bench:{number}", agents[number % 3], "bench", at.date(), at))
-    summaries: list[tuple[Any, ...]] = []
-    with connection.cursor().copy(
-        "COPY ros_messages (id, conversation_id, event_id, agent, channel, role, content, created_at) FROM STDIN"
-    ) as copy:
-        for number, text in enumerate(texts):
-            if number >= count:
-                break
-            identity, place = uuid4(), number // PER_CONVERSATION
-            at = start + timedelta(days=400 * number / count)
-            role = "user" if number % 3 == 0 else "assistant"
-            copy.write_row((identity, conversations[place], str(number), agents[place % 3], "bench", role, text, at))
-            vectors.append(("message", identity, _vector_text(embed(text))))
-            if number % 10 == 9:
-                words = [*text.split(), "nothing"]
-                summary = " ".join(rng.sample(words, min(len(words), 60)))
-                summaries.append((uuid4(), conversations[place], summary, at, [agents[place % 3]]))
-                vectors.append(("summary", summaries[-1][0], _vector_text(embed(summary))))
-    with connection.cursor().copy(
-        """COPY ros_summaries (id, conversation_id, content, earliest_at, latest_at, agents, kind, message_count, model,
-                               pipeline_version, input_hash) FROM STDIN"""
-    ) as copy:
-        for identity, conversation, summary, at, who in summaries:
-            copy.write_row((identity, conversation, summary, at, at, who, "leaf", 10, "bench", 1, "x"))
-    with connection.cursor().copy(
-        """COPY ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end, embedding)
-           FROM STDIN"""
-    ) as copy:
-        for kind, identity, text in vectors:
-            copy.write_row((row["id"], kind, identity, 0, uuid4(), 0, 1, text))
-    connection.execute(
-        f"""CREATE INDEX ros_embeddings_hnsw_{row["id"]} ON ros_embeddings
-            USING hnsw ((embedding::halfvec({WIDTH})) halfvec_cosine_ops) WHERE model_id = {row["id"]}""".encode()
-    )
-
-
-def _vector_text(vector: NDArray[np.float32]) -> str:
-    return "[" + ",".join(f"{value:.4g}" for value in vector) + "]"
-
-
-def make_requests(connection: Connection, rng: random.Random) -> list[SearchRequest]:
-    """Two to six words out of one random text each; every fourth with an agent, every sixth since a date."""
-    requests: list[SearchRequest] = []
-    rows = connection.execute(
-        "SELECT content FROM ros_messages WHERE length(content) > 100 AND seq = ANY (%s) LIMIT %s",
-        [_some_seqs(connection, rng), QUERIES],
-    ).fetchall()
-    for number, row in enumerate(rows):
-        words = [word.strip(".,:;()[]{}\"'`*") for word in row["content"].split()]
-        usable = [word for word in words if 2 <= len(word) <= 30] or ["nothing"]
-        requests.append(
-            SearchRequest(
-                " ".join(rng.sample(usable, min(len(usable), rng.randint(2, 6)))),
-                limit=10,
-                agent="codex" if number % 4 == 3 else None,
-                since=NOW - timedelta(days=90) if number % 6 == 5 else None,
-            )
-        )
-    return requests
-
-
-def _some_seqs(connection: Connection, rng: random.Random) -> list[int]:
+def make_queries(connection: Connection, rng: random.Random) -> list[str]:
+    """Two to six words out of one message each; every eighth is a path, a name or a number as it stands there."""
     row = connection.execute("SELECT max(seq) AS top FROM ros_messages").fetchone()
     assert row is not None
-    return [rng.randint(1, row["top"]) for _ in range(20 * QUERIES)]
+    rows = connection.execute(
+        "SELECT content, tool_result FROM ros_messages WHERE seq = ANY (%s) AND length(content) > 100 LIMIT %s",
+        [[rng.randint(1, row["top"]) for _ in range(20 * QUERIES)], QUERIES],
+    ).fetchall()
+    queries = []
+    for number, found in enumerate(rows):
+        words = [
+            word.strip(".,:;()[]{}\"'`*?") for word in (found["content"] + " " + (found["tool_result"] or "")).split()
+        ]
+        signs = [word for word in words if any(sign in word for sign in "/_-") and len(word) < 60]
+        usable = [word for word in words if 2 <= len(word) <= 30] or ["nothing"]
+        if number % 8 == 7 and signs:
+            queries.append(rng.choice(signs))
+        else:
+            queries.append(" ".join(rng.sample(usable, min(len(usable), rng.randint(2, 6)))))
+    return queries
+
+
+def percentiles(times: Sequence[float]) -> Figures:
+    """Milliseconds, rounded."""
+    return {f"p{share}": round(float(np.percentile(times, share)), 1) for share in (50, 95, 99)}
+
+
+def timed(run: Callable[[Asked], object], queries: Sequence[Asked], rounds: int) -> list[float]:
+    """Milliseconds of each query, every round by itself, after one that is not counted."""
+    times = []
+    for number in range(rounds + 1):
+        for asked in queries:
+            begun = time.perf_counter()
+            run(asked)
+            if number:
+                times.append(1000 * (time.perf_counter() - begun))
+    return times
+
+
+def searcher(port: int, mode: str) -> Callable[[Asked], Any]:
+    """Asks the API over one connection that stays open."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+
+    def run(asked: Asked) -> Any:
+        connection.request("GET", asked.path(mode))
+        answer = connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"search answered {answer.status}: {body[:300]!r}")
+        return json.loads(body)
+
+    return run
 
 
 _NAIVE = """
@@ -202,109 +145,275 @@ ORDER BY rank DESC, created_at DESC, id LIMIT %(limit)s
 """
 
 
-def naive(connection: Connection, request: SearchRequest) -> None:
-    """The baseline: every row that holds any word, ranked by `ts_rank_cd`."""
-    connection.execute(
-        _NAIVE.encode(),
-        {"query": request.query, "agent": request.agent, "since": request.since, "limit": request.limit},
-        prepare=False,
-    ).fetchall()
+def naive(connection: Connection) -> Callable[[Asked], object]:
+    """The baseline: every row that holds any word, ranked by `ts_rank_cd`, planned as a search of ours is."""
+    connection.execute("SET jit = off")
+    connection.execute("SET max_parallel_workers_per_gather = 0")
+
+    def run(asked: Asked) -> object:
+        values = {"query": asked.query, "agent": asked.agent, "since": asked.since, "limit": TOP}
+        return connection.execute(_NAIVE.encode(), values, prepare=False).fetchall()
+
+    return run
 
 
-def measure(
-    runs: dict[str, Callable[[SearchRequest], object]], requests: list[SearchRequest], rounds: int
-) -> dict[str, list[float]]:
-    """Milliseconds of each query by each way, the median of `rounds` after one unmeasured round.
+class Exhaustive:
+    """BM25 of every row, computed from the stored tsvectors in SQL and doubles, one pass for all queries."""
 
-    The ways take turns, query by query, so that whatever else the machine does at the time strikes all alike.
-    """
-    for request in requests:
-        for run in runs.values():
-            run(request)
-    times: dict[str, list[list[float]]] = {name: [[] for _ in requests] for name in runs}
-    for _ in range(rounds):
-        for index, request in enumerate(requests):
-            for name, run in runs.items():
-                begun = time.perf_counter()
-                run(request)
-                times[name][index].append(1000 * (time.perf_counter() - begun))
-    return {name: [float(np.median(each)) for each in measured] for name, measured in times.items()}
+    def __init__(self, connection: Connection, queries: Sequence[str]) -> None:
+        self._terms = {}
+        for query in queries:
+            row = connection.execute("SELECT ros_query_terms(%s) AS terms", [query]).fetchone()
+            assert row is not None
+            self._terms[query] = list(row["terms"])
+        every = sorted({term for terms in self._terms.values() for term in terms})
+        self._hits: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        self._documents = 0
+        total = 0
+        for sign, table, length in (
+            (1, "ros_messages", "octet_length(content) + coalesce(octet_length(tool_result), 0)"),
+            (-1, "ros_summaries", "octet_length(content)"),
+        ):
+            row = connection.execute(
+                f"SELECT count(*) AS n, sum({length}) AS total FROM {table} WHERE length(content_tsv) > 0".encode()
+            ).fetchone()
+            assert row is not None
+            self._documents += row["n"]
+            total += int(row["total"] or 0)
+            with connection.transaction(), connection.cursor(name="exhaustive") as cursor:
+                cursor.itersize = 5_000
+                cursor.execute(
+                    f"""SELECT d.seq, d.length, h.lexeme, (cardinality(h.positions) + 1) / 2 AS tf
+                        FROM (SELECT seq, {length} AS length,
+                                     ts_filter(setweight(content_tsv, 'A', %(terms)s::text[]), '{{a}}') AS hits
+                              FROM {table}) AS d
+                        CROSS JOIN LATERAL unnest(d.hits) AS h""".encode(),
+                    {"terms": every},
+                )
+                for found in cursor:
+                    self._hits[found["lexeme"]].append((sign * found["seq"], found["length"], found["tf"]))
+        self._mean = total / max(self._documents, 1)
+
+    def scores(self, query: str) -> dict[int, float]:
+        """By row (a summary's number is negative) its BM25."""
+        scores: dict[int, float] = defaultdict(float)
+        for term in self._terms[query]:
+            weight = idf(self._documents, len(self._hits[term]))
+            for key, length, tf in self._hits[term]:
+                norm = PROFILE.k1 * (1 - PROFILE.b + PROFILE.b * length / self._mean)
+                scores[key] += weight * tf * (PROFILE.k1 + 1) / (tf + norm)
+        return scores
+
+
+def agreement(connection: Connection, queries: Sequence[str]) -> float:
+    """The mean share of our first ten by words that belong to the ten best of all; equal scores may change places."""
+    exhaustive = Exhaustive(connection, queries)
+    shares = []
+    for query in queries:
+        scores = exhaustive.scores(query)
+        best = sorted(scores.values(), reverse=True)[:TOP]
+        if not best:
+            continue
+        ours = lexical.score_texts(connection, SearchRequest(query), now=NOW, kept=100).scores
+        first = [seq if source == "message" else -seq for source, seq in list(ours)[:TOP]]
+        shares.append(sum(scores[key] >= best[-1] * (1 - 1e-5) for key in first) / len(best))
+    return float(np.mean(shares))
+
+
+def measure_tantivy(connection: Connection, queries: Sequence[Asked], folder: Path, rounds: int) -> Figures:
+    """The same rows in an in-process Tantivy index with its English stemmer: the limit of a search by words alone."""
+    import tantivy
+
+    schema = tantivy.SchemaBuilder()
+    schema.add_text_field("body", stored=False, tokenizer_name="en_stem")
+    schema.add_integer_field("key", stored=True)
+    folder.mkdir()
+    index = tantivy.Index(schema.build(), path=str(folder))
+    begun = time.perf_counter()
+    writer = index.writer(256 * 1024 * 1024, 1)
+    with connection.transaction(), connection.cursor(name="texts") as cursor:
+        cursor.itersize = 2_000
+        cursor.execute(
+            """SELECT seq AS key, content || E'\n' || coalesce(tool_result, '') AS body FROM ros_messages
+               UNION ALL SELECT -seq, content FROM ros_summaries"""
+        )
+        for row in cursor:
+            document = tantivy.Document()
+            document.add_text("body", row["body"])
+            document.add_integer("key", row["key"])
+            writer.add_document(document)
+    writer.commit()
+    writer.wait_merging_threads()
+    seconds = time.perf_counter() - begun
+    index.reload()
+    reader = index.searcher()
+
+    def run(asked: Asked) -> object:
+        query, _ = index.parse_query_lenient(asked.query, ["body"])
+        return [reader.doc(address)["key"] for _, address in reader.search(query, TOP).hits]
+
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    return percentiles(timed(run, queries, rounds)) | {"build_s": round(seconds, 1), "mb": round(size / 1e6, 1)}
 
 
 @contextmanager
-def database(url: str | None) -> Iterator[str]:
-    """A given empty database, or one in a temporary embedded server."""
-    if url is not None:
-        yield url
-        return
+def captures(port: int, url: str) -> Iterator[list[float]]:
+    """Messages at a steady rate, and a refresh of the index now and then; gives the captures' milliseconds."""
+    stop, times = threading.Event(), list[float]()
+    texts = [f"{message.content}\n{message.tool_result or ''}" for message in Corpus(2_000, seed=99)]
+
+    def post(number: int, of: int) -> None:
+        store = posting(port, texts, f"bench-live:{number}")
+        sent, begun = 0, time.perf_counter()
+        while not stop.is_set():
+            at = time.perf_counter()
+            store(number * 1_000_000 + sent)
+            times.append(1000 * (time.perf_counter() - at))
+            sent += 1
+            stop.wait(max(0.0, begun + sent * of / CAPTURES_PER_SECOND - time.perf_counter()))
+
+    def refresh() -> None:
+        with connect(url) as connection:
+            while not stop.wait(REFRESH_EVERY):
+                refresh_lexicon(connection)
+
+    threads = [threading.Thread(target=post, args=(number, 4)) for number in range(4)] + [
+        threading.Thread(target=refresh)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield times
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+@contextmanager
+def database(url: str | None) -> Iterator[tuple[str, Path]]:
+    """A given empty database, or one in a temporary embedded server; and a folder for whatever else."""
     with tempfile.TemporaryDirectory(prefix="rivet-bench-", ignore_cleanup_errors=True) as folder:
+        if url is not None:
+            yield url, Path(folder)
+            return
         server = EmbeddedServer(Path(folder) / "postgres")
         server.start()
         try:
             with connect(server.url("postgres")) as connection:
                 connection.execute("CREATE DATABASE benchmark")
-            yield server.url("benchmark")
+            yield server.url("benchmark"), Path(folder)
         finally:
             server.stop()
+
+
+def build(connection: Connection, filler: Filler, sizes: Sequence[int]) -> list[Figures]:
+    """Fills up to each size and refreshes the index there: seconds of all refreshes so far, bytes of the index."""
+    built: list[Figures] = []
+    seconds = 0.0
+    for size in sizes:
+        begun = time.perf_counter()
+        filler.fill(size)
+        filled = time.perf_counter()
+        figures = refresh_lexicon(connection)
+        seconds += time.perf_counter() - filled
+        row = connection.execute(
+            """SELECT pg_relation_size('ros_messages_tsv') AS gin, pg_total_relation_size('ros_lexicon') AS lexicon,
+                      pg_total_relation_size('ros_messages') AS messages"""
+        ).fetchone()
+        assert row is not None
+        built.append(
+            {
+                "messages": size,
+                "fill_s": round(filled - begun, 1),
+                "build_s": round(seconds, 1),
+                "pieces": figures.pieces,
+                "index_mb": round(figures.index_bytes / 1e6, 1),
+                "lexicon_mb": round(row["lexicon"] / 1e6, 1),
+                "gin_mb": round(row["gin"] / 1e6, 1),
+                "messages_mb": round(row["messages"] / 1e6, 1),
+            }
+        )
+        print("  ".join(f"{name} {value:,}" for name, value in built[-1].items()), flush=True)
+    return built
+
+
+def measure(url: str, folder: Path, connection: Connection, queries: list[str], options: argparse.Namespace) -> Figures:
+    """Every way of asking, one after the other."""
+    plain = [Asked(query) for query in queries]
+    filtered = [
+        Asked(query, agent="codex" if number % 2 else None, since=NOW - timedelta(days=90) if number % 3 else None)
+        for number, query in enumerate(queries, 1)
+    ]
+    few = plain[: options.naive]
+    rows: Figures = {}
+    with api_process(url, folder) as port:
+        for name, mode, asked in (
+            ("hybrid", "hybrid", plain),
+            ("words only", "fts", plain),
+            ("hybrid, filtered", "hybrid", filtered),
+        ):
+            rows[name] = percentiles(timed(searcher(port, mode), asked, options.rounds))
+        with captures(port, url) as times:
+            rows["hybrid, 50 captures/s"] = percentiles(timed(searcher(port, "hybrid"), plain, options.rounds))
+        rows["capture, meanwhile"] = percentiles(times)
+    rows["naive ts_rank_cd"] = percentiles(timed(naive(connection), few, 1))
+    rows["naive, filtered"] = percentiles(timed(naive(connection), filtered[: options.naive], 1))
+    if find_spec("tantivy") is not None:
+        rows["tantivy, words only"] = measure_tantivy(connection, plain, folder / "tantivy", options.rounds)
+    return rows
 
 
 def main() -> None:
     """Builds, measures, prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=100_000)
+    parser.add_argument("--messages", type=int, default=100_000, help="the size at which searches are measured")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[10_000, 100_000], help="smaller sizes to build at")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--naive", type=int, default=20, help="how many queries the naive way is asked")
+    parser.add_argument("--agreement", type=int, default=20, help="how many queries are compared with exhaustive BM25")
+    parser.add_argument(
+        "--embedded", type=int, default=20_000, help="texts that are embedded; the others get vectors near these"
+    )
+    parser.add_argument("--json", type=Path, help="a file for the figures")
     parser.add_argument("--url", help="an empty database to use instead of a temporary embedded server")
     options = parser.parse_args()
-    rng = random.Random(options.seed)
-    shared = os.environ.get("RIVET_SHARED_DATA")
-    sources = shared_texts(Path(shared)) if shared else []
-    texts = varied_texts(rng, sources, options.messages) if sources else synthetic_texts(rng, options.messages)
-    embed = HashEmbedder()
-    with database(options.url) as url, connect(url) as connection:
-        apply_migrations(connection)
+    sizes = sorted({size for size in options.sizes if size < options.messages} | {options.messages})
+    with database(options.url) as (url, folder):
+        with connect(url) as connection:
+            apply_migrations(connection)
+        run(url, folder, sizes, options)
+
+
+def run(url: str, folder: Path, sizes: Sequence[int], options: argparse.Namespace) -> None:
+    """Fills, builds and measures in a migrated database, and prints."""
+    with connect(url) as connection:
+        filler = Filler(connection, Corpus(options.messages, seed=options.seed), Vectors(options.embedded))
+        built = build(connection, filler, sizes)
         begun = time.perf_counter()
-        fill(connection, texts, options.messages, rng)
-        filled = time.perf_counter()
-        refresh_lexicon(connection)
-        counted = time.perf_counter()
+        filler.index_vectors()
         connection.execute("VACUUM ANALYZE")
-        # As `search` has it for its own statements.
-        connection.execute("SET jit = off")
-        connection.execute("SET max_parallel_workers_per_gather = 0")
-        requests = make_requests(connection, rng)
+        print(f"vectors indexed and vacuumed in {time.perf_counter() - begun:.1f} s", flush=True)
+        queries = make_queries(connection, random.Random(options.seed))
+        agreed = agreement(connection, queries[: options.agreement])
+        rows = measure(url, folder, connection, queries, options)
+    load = os.getloadavg()[0]
+    print(f"\n{options.messages:,} messages, {len(queries)} queries, warm, {options.rounds} rounds; load {load:.1f}")
+    print(f"the first ten by words agree with exhaustive BM25: {agreed:.3f}\n")
+    print(f"{'':26}{'p50 ms':>10}{'p95 ms':>10}{'p99 ms':>10}{'naive / p50':>14}")
+    base = rows["naive ts_rank_cd"]["p50"]
+    for name, row in rows.items():
+        ratio = f"{base / row['p50']:.1f}x" if row["p50"] and "capture, " not in name else ""
+        print(f"{name:26}{row['p50']:>10.1f}{row['p95']:>10.1f}{row['p99']:>10.1f}{ratio:>14}")
+    limit = rows.get("tantivy, words only")
+    print(
+        f"tantivy: built in {limit['build_s']} s, {limit['mb']} MB" if limit else "tantivy: not installed (group bench)"
+    )
+    if options.json:
+        figures = {"at": datetime.now(UTC).isoformat(), "load": load, "built": built, "agreement": agreed, "rows": rows}
+        options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
-        def ours(mode: Mode) -> Callable[[SearchRequest], object]:
-            def run(request: SearchRequest) -> None:
-                asked = SearchRequest(
-                    request.query, mode=mode, limit=request.limit, agent=request.agent, since=request.since
-                )
-                search(connection, asked, embed_query=embed, now=NOW)
-
-            return run
-
-        kind = "real text, varied" if sources else "synthetic Zipf text"
-        print(
-            f"{options.messages:,} messages ({kind}) and {options.messages // 10:,} summaries, {len(requests)} queries"
-        )
-        print(
-            f"filled in {filled - begun:.1f} s, lexicon in {counted - filled:.1f} s; "
-            f"warm, median of {options.rounds}; load {os.getloadavg()[0]:.1f}\n"
-        )
-        runs: dict[str, Callable[[SearchRequest], object]] = {
-            "naive ts_rank_cd over OR": lambda request: naive(connection, request)
-        }
-        runs |= {f"search, {mode}": ours(mode) for mode in _MODES}
-        rows = measure(runs, requests, options.rounds)
-        baseline = next(iter(rows.values()))
-        print(f"{'':26}{'p50 ms':>10}{'p95 ms':>10}{'p50 ratio':>12}{'p95 ratio':>12}")
-        base50, base95 = np.percentile(baseline, 50), np.percentile(baseline, 95)
-        for name, times in rows.items():
-            p50, p95 = np.percentile(times, 50), np.percentile(times, 95)
-            print(f"{name:26}{p50:>10.1f}{p95:>10.1f}{base50 / p50:>11.1f}x{base95 / p95:>11.1f}x")
-
-
-_MODES: tuple[Mode, ...] = ("fts", "hybrid", "vector")
 
 if __name__ == "__main__":
     main()

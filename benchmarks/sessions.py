@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
-from benchmarks.search_latency import shared_texts
+from benchmarks.corpus import shared_texts
 
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)
 

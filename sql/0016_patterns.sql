@@ -1,34 +1,5 @@
 -- What search by exact text, by similar words and by tag needs.
 
--- The keys of the identifiers in a text: of each that is made of parts (`src/app/user_store.py:42`), every two parts that
--- stand side by side, and every word with a capital inside (`getUserById`), whatever stands around it. Rows that hold an
--- identifier are then few, however many hold its parts. A key is a 32-bit hash: a match is compared with the text itself.
--- Beyond 300 characters of one identifier (data in an encoding) nothing is kept. As much of a row's texts is looked at as
--- ros_analyse looks at. It calls nothing of ours: indexes are built under a search path on which none of that is found.
-CREATE FUNCTION ros_identifiers(content text, tool_result text) RETURNS integer[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-    SELECT coalesce(array_agg(key), '{}')
-    FROM (
-        SELECT left(coalesce(content, ''), 200000) || E'\n' || left(coalesce(tool_result, ''), 60000) AS body
-    ) AS b
-    CROSS JOIN LATERAL (
-        SELECT hashtext(p[i] || '.' || p[i + 1]) AS key
-        FROM (
-            SELECT string_to_array(left(m[1], 300), '.') AS p
-            FROM regexp_matches(
-                regexp_replace(lower(body), '[./\\:_@#=~+$&-]+', '.', 'g'), '[[:alnum:]]+(?:\.[[:alnum:]]+)+', 'g') AS m
-        ) AS t
-        CROSS JOIN LATERAL generate_series(1, cardinality(p) - 1) AS i
-        UNION ALL
-        SELECT hashtext(lower(left(m[1], 300)))
-        FROM regexp_matches(body, '[[:alnum:]]*[[:lower:]][[:upper:]][[:alnum:]]*', 'g') AS m
-    ) AS keys
-$$;
-
-CREATE INDEX ros_messages_identifiers ON ros_messages USING gin (ros_identifiers(content, tool_result));
-CREATE INDEX ros_summaries_identifiers ON ros_summaries USING gin (ros_identifiers(content, NULL));
-
 -- A search through the texts themselves begins with the newest.
 CREATE INDEX ros_summaries_latest ON ros_summaries (latest_at DESC, seq DESC);
 

@@ -1,4 +1,4 @@
-"""The corpus statistics that retrieval reads, and how good retrieval is, as figures that the Dagster UI plots."""
+"""The text index and the statistics that retrieval reads, and how good retrieval is, as figures over time."""
 
 import time
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ _COMPARED = 30
     owners=["team:memory"],
     kinds={"postgres"},
     code_version=str(LEXICON_VERSION),
-    description="How many messages and summaries contain each word: what BM25 weighs words by. Counts only what came "
-    "since the last time; search works while it is behind.",
+    description="The text index that BM25 is scored from, and how many messages and summaries contain each word. "
+    "Takes up only what came or changed since the last time, piece by piece; search works while it is behind.",
 )
 def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
-    """Counts the words of the rows that came since the last refresh."""
+    """Indexes and counts the words of the rows that came or changed since the last refresh."""
     began = time.perf_counter()
     with store.connection() as connection:
         figures = refresh_lexicon(connection)
@@ -42,6 +42,9 @@ def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
             "documents": figures.documents,
             "messages_counted": figures.messages,
             "summaries_counted": figures.summaries,
+            "rows_changed": figures.changed,
+            "index_pieces": figures.pieces,
+            "index_mb": round(figures.index_bytes / 1e6, 1),
             "mean_length_bytes": round(figures.mean_length, 1),
             "rows_behind": figures.behind,
             "seconds": round(time.perf_counter() - began, 3),

@@ -99,7 +99,7 @@ def pending_work(
         _announce_models(connection, models)
         _announce_tagger(connection, models)
         pending = [item for item in pending_days(connection) if not item.timed]
-        lexicon_due = not pending and is_due(connection)
+        lexicon_due = is_due(connection, busy=bool(pending))
         wiki_due = not pending and wiki_is_due(connection)
     requests = requests_for(context.instance, pending, reason="new rows", now=now)
     if lexicon_due and _may_ask_for(context.instance, LEXICON_TAG, now):

@@ -1,402 +1,337 @@
 """The text arm: which rows hold the query's words, and their BM25.
 
-Messages and summaries are ranked in one list. Words go through the analyser that the texts went through, so every sign
-is literal. Rare words select, common ones only score: the index is asked for few rows however large the store is.
-
-CJK text is indexed a character a word. A run of such characters in a query matches by its neighbouring pairs (the
-query 部署 means 部 followed by 署); in the part of a text beyond some 8,000 words positions are not kept and pairs not
-found.
+Every row of the index is scored (`text_scoring.py`), messages and summaries in one list; rows that the index has not
+yet are read from the store and scored with them. When too many are missing (a bulk import that no pipeline has
+followed), `unindexed.py` finds those. Words go through the analyser that the texts went through, so every sign is
+literal. A run of CJK characters in a query is asked for by its neighbouring pairs, which are terms of the index.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
-from itertools import pairwise
-from typing import Any, LiteralString
 from uuid import UUID
 
+import numpy as np
 from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.retrieval import unindexed
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
-from rivet_pipeline.retrieval.scoring import PROFILE, STUB_CHARACTERS, Profile, idf
+from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedError, Key, PieceName
+from rivet_pipeline.retrieval.postings import CJK_RUN, Array, cjk_pairs, term_key
+from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal
+from rivet_pipeline.retrieval.text_scoring import Field, TermPostings, promise, top, visible
 from rivet_pipeline.retrieval.types import SearchRequest, Source
 
 #: The rarest words of a query that take part; a pasted page has hundreds.
 MAX_TERMS = 64
 
-#: Words beyond those that select alone, whose pairs select.
-_PAIRED = 4
+#: The rarest words by which conversations are scored.
+_SESSION_TERMS = 16
 
-#: Rows that one question may match before only the newest part of the store is asked: reading more takes too long.
-_MOST_MATCHES = 20_000
+#: So many rows that the index has not are read into memory; more are left to `unindexed.py`.
+MOST_LIVE = 4_000
 
-#: The share of rows not counted yet beyond which the lexicon's figures say too little to plan with.
-_BEHIND = 0.25
+#: How often a search begins again when the index is written anew under it.
+_ATTEMPTS = 5
 
-#: Words that stand together do so more often than chance says; a guess, only to plan with.
-_TOGETHER = 4.0
-
-#: The characters that `ros_split` makes words of their own (migration 0001).
-_CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
-
-#: The common words, rarest first, that an estimate of BM25 takes into account beside the rare ones.
-_MOST_COMMON = 3
-
-#: A long text is thought to hold a word this many times for each mean length of its own; a guess, only to select with.
-_TF_SLOPE = 0.5
-
-#: By source: table, alias, time, length in bytes (as `lexicon.py` counts it), filter.
-_TABLES: dict[Source, tuple[str, str, str, str, sql.SQL]] = {
-    "message": (
-        "ros_messages",
-        "m",
-        "m.created_at",
-        "octet_length(m.content) + coalesce(octet_length(m.tool_result), 0)",
-        MESSAGE_FILTER,
-    ),
-    "summary": ("ros_summaries", "s", "s.latest_at", "octet_length(s.content)", SUMMARY_FILTER),
-}
-
-
-#: What share of its promise a row keeps when candidates are chosen: less for calls that only say what they were, in a
-#: text made for them. There may be any number of these, all alike, and each as short as a perfect hit.
-_MESSAGE_SHARE: LiteralString = """CASE WHEN m.metadata ? 'content_made_by'
-            AND length(btrim(left(coalesce(m.tool_result, ''), 200))) < %(stub)s THEN %(noise_share)s::float8
-        ELSE 1 END"""
-_SHARES: dict[Source, LiteralString] = {"message": _MESSAGE_SHARE, "summary": "1"}
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A word or a pair of CJK characters: its tsquery, and in how many documents it is thought to stand.
-
-    `name` is a word's lexeme and a pair's tsquery.
-    """
-
-    name: str
-    query: str
-    df: float
-    is_phrase: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedQuery:
-    """A query after the analyser, rarest term first. Without a lexicon `documents` is 0 and `mean_length` None."""
-
-    terms: tuple[Term, ...]
-    lexemes: tuple[str, ...]
-    #: The query's words one after the other, a tsquery; '' when there are none.
-    phrase: str
-    #: About how many rows there are, counted in the lexicon or not.
-    rows: int
-    documents: int
-    mean_length: float | None
+#: Rows with all the words of a literal query that are looked at for the exact text, and how often as many more are when
+#: none of them has it.
+_VERBATIM = 400
+_VERBATIM_ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class TextScores:
     """BM25 by row, best first: keys are (source, seq). `best` is the highest of all candidates, 0 without any.
 
-    `sessions` has, for the conversations of these rows, the BM25 of the conversation as one text, scaled by the best of
-    them to 0 to 1; `coverage` has the share of the query's words, by weight, that a row holds, 0 to 1.
+    `coverage` has the share of the query's words, by weight, that a row holds, 0 to 1 (not for rows that `unindexed.py`
+    found). `sessions` has, for the conversations of these rows, the BM25 of all their messages taken as one document,
+    scaled by the best of them to 0 to 1. `has_words` is False when the query holds nothing that could be looked for.
     """
 
-    scores: dict[tuple[Source, int], float] = field(default_factory=dict)
+    scores: dict[Key, float] = field(default_factory=dict)
     best: float = 0.0
     sessions: dict[UUID, float] = field(default_factory=dict)
-    coverage: dict[tuple[Source, int], float] = field(default_factory=dict)
-
-
-def _quote(lexeme: str) -> str:
-    return "'" + lexeme.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def parse_query(connection: Connection, query: str) -> ParsedQuery:
-    """The terms of a query with their document frequencies. No terms: only stop words, signs or nothing."""
-    head = connection.execute(
-        """SELECT c.documents, c.total_length, c.last_message_seq AS counted_to,
-                  coalesce((SELECT max(seq) FROM ros_messages), 0) AS newest,
-                  phraseto_tsquery('pg_catalog.english', ros_split(ros_fold(left(%(query)s, 8000))))::text AS phrase,
-                  coalesce(w.terms, '{}') AS terms, coalesce(w.dfs, '{}') AS dfs
-           FROM ros_corpus AS c CROSS JOIN (
-               SELECT array_agg(term) AS terms, array_agg(df) AS dfs
-               FROM (SELECT t.term, coalesce(l.df, 0) AS df
-                     FROM unnest(ros_query_terms(%(query)s)) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term
-                     ORDER BY df, t.term LIMIT %(most)s) AS rarest) AS w""",
-        {"query": query, "most": 4 * MAX_TERMS},
-    ).fetchone()
-    assert head is not None  # the migration puts the one row there
-    documents = int(head["documents"])
-    frequency = {str(term): float(df) for term, df in zip(head["terms"], head["dfs"], strict=True)}
-    rows_there = max(documents, int(head["newest"]))
-    behind = int(head["newest"]) - int(head["counted_to"])
-    if behind > 0:
-        unknown = [term for term, df in frequency.items() if df == 0 or behind > _BEHIND * documents]
-        frequency |= _count_now(connection, unknown)
-    terms = _terms(query, frequency, rows_there)
-    return ParsedQuery(
-        terms=tuple(terms[:MAX_TERMS]),
-        lexemes=tuple(frequency),
-        phrase=str(head["phrase"]),
-        rows=rows_there,
-        documents=documents,
-        mean_length=head["total_length"] / documents if documents else None,
-    )
-
-
-def _count_now(connection: Connection, terms: list[str]) -> dict[str, float]:
-    """In how many messages each term stands, asked of the index; it counts no further than what makes a word common."""
-    rows = connection.execute(
-        """SELECT t.term, (
-               SELECT count(*) FROM (
-                   SELECT 1 FROM ros_messages AS m WHERE m.content_tsv @@ t.query::tsquery LIMIT %(most)s) AS f) AS df
-           FROM unnest(%(terms)s::text[], %(queries)s::text[]) AS t (term, query)""",
-        {"terms": terms, "queries": [_quote(term) for term in terms], "most": PROFILE.candidates + 1},
-        prepare=False,
-    ).fetchall()
-    return {row["term"]: float(row["df"]) for row in rows}
-
-
-def _terms(query: str, frequency: dict[str, float], rows: int) -> list[Term]:
-    paired: set[str] = set()
-    pairs: dict[str, float] = {}
-    for run in _CJK_RUN.findall(unicodedata.normalize("NFKC", query)):
-        for first, second in pairwise(run):
-            if first in frequency and second in frequency:
-                paired |= {first, second}
-                rarer, other = sorted((frequency[first], frequency[second]))
-                by_chance = rarer * other / max(rows, 1)
-                pairs[f"({_quote(first)} <-> {_quote(second)})"] = min(rarer, _TOGETHER * by_chance)
-    terms = [Term(term, _quote(term), df, False) for term, df in frequency.items() if term not in paired]
-    terms += [Term(pair, pair, df, True) for pair, df in pairs.items()]
-    return sorted(terms, key=lambda term: (term.df, term.query))
+    coverage: dict[Key, float] = field(default_factory=dict)
+    has_words: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class _Selector:
-    """One question to the text index and how many rows it is thought to match.
+class _State:
+    """The answer of `index_state.sql`."""
 
-    `words` are further ones: tsqueries within the first, and what a row that matches adds to its estimate. Without any
-    all rows are worth the same.
-    """
-
-    query: str
-    expected: float
-    words: tuple[tuple[str, float], ...] = ()
-
-
-def _selectors(parsed: ParsedQuery, *, literal: bool, budget: int) -> list[_Selector]:
-    """What to ask, one after the other until enough is found: rare words, then pairs, then common words alone."""
-    rare: list[Term] = []
-    expected = 0.0
-    for term in parsed.terms:
-        if expected + term.df > budget:
-            break
-        rare.append(term)
-        expected += term.df
-    common = parsed.terms[len(rare) :]
-    clauses = [term.query for term in rare]
-    for index, first in enumerate(common[:_PAIRED]):
-        for second in common[index + 1 : _PAIRED]:
-            together = _TOGETHER * first.df * second.df / max(parsed.rows, 1)
-            if expected + together <= budget:
-                clauses.append(f"({first.query} & {second.query})")
-                expected += together
-    if literal and parsed.phrase:
-        clauses.append(f"({parsed.phrase})")
-    plan: list[_Selector] = []
-    if clauses:
-        any_of = " | ".join(clauses)
-        words = [(term.query, _weight(parsed, term)) for term in rare]
-        words += [(f"({any_of}) & {term.query}", _weight(parsed, term)) for term in common[:_MOST_COMMON]]
-        plan.append(_Selector(any_of, expected, tuple(words) if len(words) > 1 else ()))
-    if len(common) > 1:
-        share = 1.0
-        for term in common:
-            share *= min(1.0, term.df / max(parsed.rows, 1))
-        every = " & ".join(term.query for term in common)
-        plan.append(_Selector(every, min(common[0].df, _TOGETHER * share * parsed.rows)))
-    plan += [_Selector(term.query, term.df) for term in common]
-    return plan
+    words: list[bytes]
+    parts: list[bytes]
+    pieces: list[PieceName]
+    #: Rows that the index has not as they are, and the change of each that is to be seen, 0 for new rows.
+    live: dict[Key, int]
+    changed: Array
+    #: Whether there are more of these than are read.
+    is_behind: bool
+    noise: Array
+    conversations: int
+    database: int
+    above: dict[Source, int]
 
 
-def _weight(parsed: ParsedQuery, term: Term) -> float:
-    return idf(max(parsed.rows, 1), term.df)
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Candidates: keys (a summary's is negative) and BM25."""
 
-
-def select_candidates(
-    connection: Connection,
-    parsed: ParsedQuery,
-    request: SearchRequest,
-    *,
-    literal: bool = False,
-    now: datetime,
-    profile: Profile = PROFILE,
-) -> dict[Source, list[int]]:
-    """The sequence numbers of the rows worth scoring, by table: the most promising of those that hold the rare words.
-
-    Finds at least `request.limit` rows whenever so many hold any of the words within the filters.
-    """
-    found: dict[Source, list[int]] = {"message": [], "summary": []}
-    if not parsed.terms:
-        return found
-    kept = max(profile.lexical_kept, 4 * request.limit)
-    if request.conversation_id is not None:
-        plan = [_Selector(" | ".join(term.query for term in parsed.terms), 0.0)]
-        kept = max(kept, profile.candidates)
-    else:
-        plan = _selectors(parsed, literal=literal, budget=profile.candidates)
-    for source in _sources(request):
-        known: set[int] = set()
-        for selector in plan:
-            if len(known) >= request.limit:
-                break
-            known.update(_match(connection, source, selector, parsed, request, now, kept, profile))
-        found[source] = sorted(known)
-    return found
-
-
-def _sources(request: SearchRequest) -> Iterable[Source]:
-    if request.scope != "summaries":
-        yield "message"
-    if request.scope != "messages" and request.role is None:
-        yield "summary"
-
-
-@cache
-def _match_statement(source: Source) -> bytes:
-    table, alias, at, length, condition = _TABLES[source]
-    text = sql.SQL(statement("match")).format(
-        table=sql.Identifier(table),
-        alias=sql.Identifier(alias),
-        kind=sql.Literal(source),
-        at=sql.SQL(at),
-        length=sql.SQL(length),
-        share=sql.SQL(_SHARES[source]),
-        filter=condition,
-        promise=_promise("(t.text / best.text)", "t.at"),
-    )
-    return text.as_string().encode()
-
-
-def _promise(text: LiteralString, at: LiteralString) -> sql.Composed:
-    return sql.SQL(statement("promise")).format(text=sql.SQL(text), at=sql.SQL(at))
-
-
-def _match(
-    connection: Connection,
-    source: Source,
-    selector: _Selector,
-    parsed: ParsedQuery,
-    request: SearchRequest,
-    now: datetime,
-    kept: int,
-    profile: Profile,
-) -> list[int]:
-    text = _match_statement(source)
-    values = (
-        filter_values(request)
-        | _profile_values(profile)
-        | {
-            "selector": selector.query,
-            "questions": [question for question, _ in selector.words],
-            "weights": [weight for _, weight in selector.words],
-            "cutoff": _cutoff(connection, source, selector, parsed, profile),
-            "mean_length": parsed.mean_length,
-            "tf_slope": _TF_SLOPE,
-            "now": now,
-            "kept": kept,
-        }
-    )
-    # A plan made for one set of values is wrong for another (a filter, a rare word), hence never a prepared one.
-    row = connection.execute(text, values, prepare=False).fetchone()
-    if values["cutoff"] is not None and (row is None or row["found"] < request.limit):
-        row = connection.execute(text, values | {"cutoff": None}, prepare=False).fetchone()
-    return [] if row is None or row["seqs"] is None else list(row["seqs"])
-
-
-def _profile_values(profile: Profile) -> dict[str, Any]:
-    return {
-        "k1": profile.k1,
-        "b": profile.b,
-        "decay": profile.decay_per_day,
-        "per_access": profile.per_access,
-        "max_accesses": profile.max_accesses,
-        "text_weight": profile.text,
-        "temporal_weight": profile.temporal,
-        "faint_share": profile.faint_share,
-        "noise_share": profile.noise_share,
-        "stub": STUB_CHARACTERS,
-        "relevant_from": profile.relevant_from,
-    }
-
-
-def _cutoff(
-    connection: Connection, source: Source, selector: _Selector, parsed: ParsedQuery, profile: Profile
-) -> datetime | None:
-    """For a question that matches too much: a time since when about the budget of rows match."""
-    if source == "summary" or selector.expected <= _MOST_MATCHES:
-        return None
-    rows = int(2 * profile.candidates * parsed.rows / selector.expected)
-    row = connection.execute(
-        "SELECT created_at FROM ros_messages ORDER BY created_at DESC, seq DESC OFFSET %s LIMIT 1", [rows]
-    ).fetchone()
-    return None if row is None else row["created_at"]
-
-
-@cache
-def _bm25_statement() -> bytes:
-    promise, share = _promise("a.text", "a.at"), sql.SQL(_MESSAGE_SHARE)
-    return sql.SQL(statement("bm25")).format(promise=promise, message_share=share).as_string().encode()
+    keys: Array
+    scores: Array
 
 
 def score_texts(
     connection: Connection,
-    parsed: ParsedQuery,
-    candidates: dict[Source, list[int]],
+    request: SearchRequest,
     *,
-    extra: Sequence[tuple[Source, int]] = (),
+    literal: bool = False,
+    extra: Sequence[Key] = (),
     now: datetime,
     kept: int,
     profile: Profile = PROFILE,
+    index: IndexCache = CACHE,
 ) -> TextScores:
-    """BM25 of the candidates and of the `extra` rows of other arms, on one scale.
+    """The best rows by text alone and by text and freshness together, within the filters, and the `extra` rows.
 
-    Returns the `kept` best by text and freshness together, and every extra row (0 when it holds none of the words).
+    About `kept` of them, and at least `request.limit` whenever so many hold any of the words; an extra row has 0 when
+    it holds none. `literal`: rows with the exact text of the query are among them, wherever they would stand.
     """
-    keys = [seq if source == "message" else -seq for source, seq in extra]
-    rows = connection.execute(
-        _bm25_statement(),
-        _profile_values(profile)
-        | {
-            "terms": [term.name for term in parsed.terms],
-            "dfs": [term.df for term in parsed.terms],
-            "phrases": [term.query for term in parsed.terms if term.is_phrase],
-            "lexemes": list(parsed.lexemes),
-            "messages": number_array({*candidates["message"], *(key for key in keys if key > 0)}),
-            "summaries": number_array({*candidates["summary"], *(-key for key in keys if key < 0)}),
-            "extra": number_array(keys),
-            "documents": parsed.documents,
-            "mean_length": parsed.mean_length,
-            "now": now,
-            "kept": kept,
-        },
-    ).fetchall()
-    found = {(_source(row["key"]), abs(row["key"])): row for row in rows}
-    most = max((float(row["session"] or 0.0) for row in rows), default=0.0)
-    return TextScores(
-        {key: float(row["bm25"]) for key, row in found.items()},
-        best=max((float(row["best"] or 0.0) for row in rows), default=0.0),
-        sessions={row["conversation_id"]: float(row["session"] or 0.0) / most for row in rows} if most > 0 else {},
-        coverage={key: min(1.0, float(row["coverage"])) for key, row in found.items()},
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _score_texts(connection, request, literal, extra, now, kept, profile, index)
+        except IndexMovedError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _score_texts(
+    connection: Connection,
+    request: SearchRequest,
+    literal: bool,
+    extra: Sequence[Key],
+    now: datetime,
+    kept: int,
+    profile: Profile,
+    index: IndexCache,
+) -> TextScores:
+    state = _read_state(connection, request.query)
+    if not state.words:
+        return TextScores(has_words=False)
+    corpus = index.corpus(connection, state.pieces)
+    live = index.live(connection, state.database, {} if state.is_behind else state.live)
+    scored = Field(corpus, live, corpus.places(state.changed), profile)
+    keys = {word: term_key(word) for word in [*state.words, *state.parts]}
+    postings = index.postings(connection, corpus.pieces, list(dict.fromkeys(keys.values())))
+    terms = {word: TermPostings(key, postings[key], *live.postings(key)) for word, key in keys.items()}
+    search = _Search(connection, request, scored, now, kept, profile, index.boosts(connection, state.database))
+    words = [terms[word] for word in state.words]
+    found = search.candidates(words, [terms[word] for word in state.parts] if literal else [], state)
+    beyond: dict[Key, float] = {}
+    if state.is_behind:
+        rows = [row for row in extra if row in state.live or row[1] > state.above[row[0]]]
+        beyond = unindexed.find_texts(
+            connection,
+            request,
+            above=state.above,
+            literal=literal,
+            extra=rows,
+            now=now,
+            kept=kept,
+            profile=profile,
+        )
+    return _answer(search, found, beyond, extra, words, state.conversations)
+
+
+def _read_state(connection: Connection, query: str) -> _State:
+    row = connection.execute(
+        statement("index_state"), {"query": query, "words": MAX_TERMS, "most": MOST_LIVE + 1}
+    ).fetchone()
+    assert row is not None  # the migration puts the one row of the corpus there
+    paired = {sign.encode() for run in CJK_RUN.findall(row["folded"]) for sign in run}
+    words = [word.encode() for word in row["words"] if word.encode() not in paired]
+    pairs = list(cjk_pairs(row["folded"]))[:MAX_TERMS]
+    live: dict[Key, int] = {("message", seq): 0 for seq in row["new_messages"]}
+    live |= {("summary", seq): 0 for seq in row["new_summaries"]}
+    changes = zip(row["changed_sources"] or [], row["changed_seqs"] or [], row["changed_changes"] or [], strict=True)
+    live |= {(source, seq): change for source, seq, change in changes}
+    pieces = zip(row["piece_ids"] or [], row["piece_tokens"] or [], row["piece_sources"] or [], strict=True)
+    return _State(
+        words=words + pairs,
+        parts=[part.encode() for part in row["parts"] if part.encode() not in paired] + pairs,
+        pieces=[PieceName(*piece) for piece in pieces],
+        live=live,
+        changed=np.array([_key(source, seq) for (source, seq), change in live.items() if change], dtype=np.int64),
+        is_behind=len(live) > MOST_LIVE,
+        noise=np.array(row["noise"], dtype=np.int64),
+        conversations=row["conversations"],
+        database=row["database"],
+        above={"message": row["last_message_seq"], "summary": row["last_summary_seq"]},
     )
 
 
-def _source(key: int) -> Source:
-    return "message" if key > 0 else "summary"
+def _key(source: Source, seq: int) -> int:
+    return seq if source == "message" else -seq
+
+
+def _row(key: int) -> Key:
+    return ("message", key) if key > 0 else ("summary", -key)
+
+
+class _Search:
+    """One search over a field: its candidates, and what the store says of them."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        request: SearchRequest,
+        scored: Field,
+        now: datetime,
+        kept: int,
+        profile: Profile,
+        boosts: dict[int, tuple[int, datetime]],
+    ) -> None:
+        self._connection, self._request, self.field = connection, request, scored
+        self._now, self._kept, self._profile, self._boosts = now, kept, profile, boosts
+        self.scores = np.zeros(0, dtype=np.float32)
+
+    def candidates(self, words: list[TermPostings], parts: list[TermPostings], state: _State) -> _Found:
+        """The best rows that the filters let through; of rows with all the `parts` those with the exact text too."""
+        self.scores = self.field.score(words)
+        shown = visible(self.field, self._request, self._conversations(), state.noise)
+        positions = np.flatnonzero((self.scores > 0) & shown)
+        scores = self.scores[positions]
+        best = max(float(scores.max(initial=0)), 1e-9)
+        text, whole = promise(
+            scores / np.float32(best), self._fresh(positions), self.field.faint(positions), self._profile
+        )
+        found = self._checked(positions, text, whole)
+        if not parts:
+            return found
+        exact = self._verbatim(positions, whole, parts)
+        new = ~np.isin(exact.keys, found.keys)
+        return _Found(np.concatenate([found.keys, exact.keys[new]]), np.concatenate([found.scores, exact.scores[new]]))
+
+    def _conversations(self) -> Array | None:
+        """The numbers of the conversations that the filters ask for, None when they ask for none."""
+        wanted = self._request.tagged
+        if self._request.conversation_id is not None:
+            wanted = (self._request.conversation_id,)
+        if wanted is None:
+            return None
+        rows = self._connection.execute(
+            "SELECT number FROM ros_conversations WHERE id = ANY (%s)", [list(wanted)]
+        ).fetchall()
+        return np.array([row["number"] for row in rows], dtype=np.int64)
+
+    def _fresh(self, positions: Array) -> Array:
+        fresh = self.field.freshness(positions, self._now)
+        if self._boosts:
+            places = self.field.places(np.array(list(self._boosts), dtype=np.int64))
+            at = np.minimum(np.searchsorted(positions, places), max(len(positions) - 1, 0))
+            for (accesses, last), place, where in zip(self._boosts.values(), places, at, strict=True):
+                if len(positions) and positions[where] == place:
+                    created = datetime.fromtimestamp(int(self.field.times(positions[where : where + 1])[0]), UTC)
+                    fresh[where] = temporal(
+                        now=self._now,
+                        created_at=created,
+                        last_accessed_at=last,
+                        accesses=accesses,
+                        profile=self._profile,
+                    )
+        return fresh
+
+    def _checked(self, positions: Array, text: Array, whole: Array) -> _Found:
+        """The most promising rows, as many as are wanted after the store has tested the filters itself."""
+        wanted, times = self._kept, self.field.times(positions)
+        while True:
+            first = top(whole, wanted, times, positions)
+            chosen = np.unique(np.concatenate([first, top(text, wanted // 2, times, positions)]))
+            keys = self.field.keys(positions[chosen])
+            passing = self._passing(keys)
+            passes = np.array([key in passing for key in keys.tolist()], dtype=bool)
+            if passes.all() or len(chosen) == len(positions) or np.count_nonzero(passes) >= self._kept:
+                return _Found(keys[passes], self.scores[positions[chosen]][passes])
+            wanted *= 4
+
+    def _verbatim(self, positions: Array, whole: Array, parts: list[TermPostings]) -> _Found:
+        """Of the rows with all parts of the query some that hold it as it stands, the most promising first."""
+        at = np.flatnonzero(np.isin(positions, self.field.holds_all(parts), assume_unique=True))
+        at = at[np.argsort(-whole[at], kind="stable")][: _VERBATIM * _VERBATIM_ROUNDS]
+        for start in range(0, len(at), _VERBATIM):
+            some = np.sort(positions[at[start : start + _VERBATIM]])
+            keys = self.field.keys(some)
+            exact = self._passing(keys, verbatim=True)
+            if exact:
+                holds = np.flatnonzero([key in exact for key in keys.tolist()])
+                holds = holds[top(self.scores[some[holds]], self._kept)]
+                return _Found(keys[holds], self.scores[some[holds]])
+        return _Found(_NONE, _NONE)
+
+    def _passing(self, keys: Array, *, verbatim: bool = False) -> set[int]:
+        """Which of the rows the filters let through; with `verbatim` only those that hold the query as it stands."""
+        # Read by sequence number whatever the values are, so that one plan serves all and is made once.
+        rows = self._connection.execute(
+            _check_statement(),
+            filter_values(self._request)
+            | {
+                "messages": number_array(key for key in keys.tolist() if key > 0),
+                "summaries": number_array(-key for key in keys.tolist() if key < 0),
+                "verbatim": self._request.query.lower() if verbatim else None,
+            },
+        ).fetchall()
+        return {row["key"] for row in rows}
+
+    def sessions(self, positions: Array, words: list[TermPostings], conversations: int) -> dict[UUID, float]:
+        """BM25 of the conversations of the given rows, each taken as one document, scaled to 0 to 1 by the best."""
+        numbers = np.unique(self.field.conversations(positions))
+        numbers = numbers[numbers <= conversations]
+        scores = self.field.sessions(words, conversations)[numbers]
+        highest = max(float(scores.max(initial=0)), 1e-9)
+        found = self._connection.execute(
+            "SELECT number, id FROM ros_conversations WHERE number = ANY (%s::integer[])", [number_array(numbers)]
+        ).fetchall()
+        by_number = dict(zip(numbers.tolist(), (scores / highest).tolist(), strict=True))
+        return {row["id"]: by_number[row["number"]] for row in found}
+
+
+@cache
+def _check_statement() -> bytes:
+    text = sql.SQL(statement("check_texts")).format(message_filter=MESSAGE_FILTER, summary_filter=SUMMARY_FILTER)
+    return text.as_string().encode()
+
+
+def _answer(
+    search: _Search,
+    found: _Found,
+    beyond: dict[Key, float],
+    extra: Sequence[Key],
+    words: list[TermPostings],
+    conversations: int,
+) -> TextScores:
+    """`beyond`: the scores of rows that are not in the field."""
+    scores = {_row(key): score for key, score in zip(found.keys.tolist(), found.scores.tolist(), strict=True)}
+    scores |= beyond
+    best = max(scores.values(), default=0.0)
+    others = [row for row in extra if row not in scores]
+    rows = [*scores, *others]
+    places = search.field.places(np.array([_key(*row) for row in rows], dtype=np.int64))
+    at = dict(zip(rows, places.tolist(), strict=True))
+    scores |= {row: float(search.scores[at[row]]) if at[row] >= 0 else 0.0 for row in others}
+    positions = np.unique(places[places >= 0])
+    covered = dict(zip(positions.tolist(), search.field.coverage(words, positions).tolist(), strict=True))
+    return TextScores(
+        dict(sorted(scores.items(), key=lambda item: (-item[1], item[0]))),
+        best,
+        search.sessions(positions, words[:_SESSION_TERMS], conversations),
+        {row: covered[place] for row, place in at.items() if place >= 0},
+    )
+
+
+_NONE: Array = np.empty(0, dtype=np.int64)

@@ -1,4 +1,4 @@
--- The rows of one table that the selector matches, within the filters, and of them the most promising: the :kept best by
+-- The rows of one table that the index has not and the selector matches, within the filters, and of them the most promising: the :kept best by
 -- an estimate of BM25 and freshness together, and half as many by the estimate alone.
 -- Each question is a scan of the text index for one word, so which words a row holds is known without unpacking its
 -- tsvector, which costs twenty times as much; how often it holds them is guessed from its length. The scans are fenced,
@@ -8,6 +8,8 @@ WITH matched AS MATERIALIZED (
     FROM {table} AS {alias}
     WHERE {alias}.content_tsv @@ %(selector)s::tsquery
       AND (%(cutoff)s::timestamptz IS NULL OR {at} >= %(cutoff)s::timestamptz)
+      AND ({alias}.seq > %(above)s
+           OR {alias}.seq IN (SELECT n.seq FROM ros_index_changes AS n WHERE n.source = {kind}))
       AND {filter}
     OFFSET 0
 ), words AS MATERIALIZED (

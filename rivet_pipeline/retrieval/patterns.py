@@ -2,7 +2,7 @@
 
 An index of all trigrams would be larger than the texts and halve the speed of writing them, so texts are read: newest
 first, block by block, within the filters, for as long as the profile allows. What that leaves unread is found by its
-words and identifiers as far as these tell it, and the answer says how far back was looked. Expressions are run by
+words as far as these tell it, and the answer says how far back was looked. Expressions are run by
 Postgres, where they can be stopped. What a hit is worth is not decided here.
 """
 
@@ -39,9 +39,6 @@ _BLOCK_SECONDS = 0.25
 
 #: The share of the time that reading texts may take when similar ones are looked for after it.
 _READING_SHARE = 0.7
-
-#: Rows with all the keys of an identifier that are compared with it at most, and how many in one go at first.
-_MOST_HOLDERS, _FIRST_HOLDERS = 20_000, 500
 
 #: What counts as similar (of a word, by pg_trgm: 0 to 1), and of how many rows and characters it is asked.
 _SIMILAR = 0.6
@@ -86,7 +83,6 @@ class _Table:
     alias: str
     at: LiteralString
     tool_result: LiteralString
-    identifiers: LiteralString
     filter: sql.SQL
 
 
@@ -96,12 +92,9 @@ _TABLES: dict[Source, _Table] = {
         "m",
         "m.created_at",
         "m.tool_result",
-        "ros_identifiers(m.content, m.tool_result)",
         MESSAGE_FILTER,
     ),
-    "summary": _Table(
-        "ros_summaries", "s", "s.latest_at", "NULL::text", "ros_identifiers(s.content, NULL)", SUMMARY_FILTER
-    ),
+    "summary": _Table("ros_summaries", "s", "s.latest_at", "NULL::text", SUMMARY_FILTER),
 }
 
 _MATCH: dict[str, LiteralString] = {
@@ -188,33 +181,6 @@ def find(
     )
 
 
-def find_exact(connection: Connection, request: SearchRequest, *, wanted: int, profile: Profile = PROFILE) -> Found:
-    """The rows within the filters that hold the whole query, which is an identifier or has one in it: `wanted` a table.
-
-    Found by the identifiers' own index wherever they stand. None for a query without an identifier of several parts.
-    Runs in a transaction of the caller's.
-    """
-    row = connection.execute("SELECT ros_identifiers(%s, NULL) AS keys", [request.query]).fetchone()
-    if row is None or not row["keys"]:
-        return Found()
-    deadline = time.monotonic() + profile.pattern_seconds
-    pattern = Pattern(request.query, "letters")
-    found: set[Key] = set()
-    for source in sources(request):
-        values = filter_values(request) | {"keys": number_array(row["keys"]), "most": _MOST_HOLDERS}
-        holders = _ask(connection, _statement("holders", source, "letters"), values, deadline) or []
-        keys: list[Key] = [(source, holder["seq"]) for holder in holders]
-        held: list[Key] = []
-        first, size = 0, _FIRST_HOLDERS
-        while first < len(keys) and len(held) < wanted:
-            holding = _holding(connection, pattern, keys[first : first + size], deadline)
-            held += [key for key in keys[first : first + size] if key in holding]
-            first, size = first + size, 4 * size
-        found.update(held[:wanted])
-    late = time.monotonic() >= deadline
-    return Found(frozenset(found), partial="looking for the exact text took too long" if late else None)
-
-
 def find_places(
     connection: Connection, keys: Iterable[Key], pattern: Pattern, profile: Profile = PROFILE
 ) -> dict[Key, tuple[bool, int, int]]:
@@ -285,7 +251,6 @@ def _statement(name: str, source: Source, how: str) -> bytes:
         alias=sql.Identifier(table.alias),
         at=sql.SQL(table.at),
         tool_result=sql.SQL(table.tool_result),
-        identifiers=sql.SQL(table.identifiers),
         filter=table.filter,
         match_content=match.format(column=sql.Identifier("content")),
         match_result=match.format(column=sql.Identifier("tool_result")),

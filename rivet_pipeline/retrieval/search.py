@@ -93,8 +93,7 @@ def _search_texts(
         pattern = patterns.read_regex(connection, request.query, profile)
     else:
         pattern = patterns.literal_of(request.query)
-        candidates = _by_words(connection, request, now, profile)
-        candidates |= patterns.find_exact(connection, request, wanted=wanted, profile=profile).literal
+        candidates = _by_words(connection, request, wanted, now, profile)
     found = patterns.find(connection, request, pattern, candidates=candidates, wanted=wanted, profile=profile)
     scored: list[Scored] = []
     for likeness, literal in ((dict.fromkeys(found.literal, 1.0), True), (found.similar, False)):
@@ -106,11 +105,10 @@ def _search_texts(
     return SearchResponse(request.query, hits, None, reason, found.partial)
 
 
-def _by_words(connection: Connection, request: SearchRequest, now: datetime, profile: Profile) -> set[Key]:
-    """The rows that the text arm would score, as keys."""
-    parsed = lexical.parse_query(connection, request.query)
-    selected = lexical.select_candidates(connection, parsed, request, literal=True, now=now, profile=profile)
-    return {(source, seq) for source, seqs in selected.items() for seq in seqs}
+def _by_words(connection: Connection, request: SearchRequest, wanted: int, now: datetime, profile: Profile) -> set[Key]:
+    """The rows that the text arm would score, those with the exact text among them."""
+    found = lexical.score_texts(connection, request, literal=True, extra=[], now=now, kept=wanted, profile=profile)
+    return set(found.scores)
 
 
 def _place_snippets(
@@ -157,35 +155,27 @@ def _search(
         similarities = vector.nearest(connection, side.model, side.query, request, wanted=wanted).similarities
     literal = scoring.looks_literal(request.query)
     texts = lexical.TextScores()
-    partial: str | None = None
     if request.mode != "vector":
-        parsed = lexical.parse_query(connection, request.query)
-        if not parsed.terms:
+        texts = lexical.score_texts(
+            connection,
+            request,
+            literal=literal,
+            extra=list(similarities),
+            now=now,
+            kept=max(profile.lexical_kept, 4 * request.limit),
+            profile=profile,
+        )
+        if not texts.has_words:
             return SearchResponse(
                 request.query,
                 [],
                 side.degraded,
                 "the query holds only words that are too common to search for, or signs; mode trigram looks for these",
             )
-        candidates = lexical.select_candidates(connection, parsed, request, literal=literal, now=now, profile=profile)
-        exact = patterns.Found()
-        if literal:
-            wanted = max(profile.lexical_kept, 4 * request.limit)
-            exact = patterns.find_exact(connection, request, wanted=wanted, profile=profile)
-            partial = exact.partial
-        texts = lexical.score_texts(
-            connection,
-            parsed,
-            candidates,
-            extra=list({**similarities, **dict.fromkeys(exact.literal)}),
-            now=now,
-            kept=max(profile.lexical_kept, 4 * request.limit),
-            profile=profile,
-        )
     keys = list(dict.fromkeys([*texts.scores, *similarities]))
     scored = rank(connection, request, keys, texts, similarities, side, literal=literal, now=now, profile=profile)
     hits = _read_hits(connection, request.query, scored)
-    return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side), partial)
+    return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side))
 
 
 def _why_nothing(request: SearchRequest, side: SemanticSide) -> str:

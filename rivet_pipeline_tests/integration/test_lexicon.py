@@ -8,9 +8,9 @@ import time
 import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool, connect
-from rivet_pipeline.retrieval import lexicon
-from rivet_pipeline.retrieval.lexicon import pending_lexicon, refresh_lexicon
-from rivet_pipeline_tests.integration.memory_rows import add_message, add_summary
+from rivet_pipeline.retrieval import index_rows, lexicon
+from rivet_pipeline.retrieval.lexicon import is_due, pending_lexicon, refresh_lexicon
+from rivet_pipeline_tests.integration.memory_rows import add_message, add_summary, find
 
 
 def _df(connection: Connection, term: str) -> int:
@@ -34,22 +34,50 @@ def test_counts_are_incremental_and_a_second_refresh_does_nothing(connection: Co
     assert (_df(connection, "heron"), _df(connection, "marsh")) == (2, 2)
 
 
+def test_numbers_and_hashes_of_one_row_are_found_and_not_counted(connection: Connection) -> None:
+    once = add_message(connection, "heron 0xdeadbeef at src/marsh.py")
+    for _ in range(2):
+        add_message(connection, "again build 4711")
+    refresh_lexicon(connection)
+    assert (_df(connection, "heron"), _df(connection, "0xdeadbeef"), _df(connection, "4711")) == (1, 0, 2)
+    assert [hit.id for hit in find(connection, "0xdeadbeef").hits] == [once]
+
+
 def test_a_rebuild_counts_what_was_filled_later(connection: Connection) -> None:
     message = add_message(connection, "", role="tool", tool_name="Bash")
     refresh_lexicon(connection)
     connection.execute("UPDATE ros_messages SET tool_result = 'egret' WHERE id = %s", [message])
-    assert refresh_lexicon(connection).messages == 0
+    assert pending_lexicon(connection) == 1
+    later = refresh_lexicon(connection)
+    assert (later.messages, later.changed, later.behind) == (0, 1, 0)
     figures = refresh_lexicon(connection, rebuild=True)
     assert (figures.messages, figures.documents) == (1, 1)
     assert _df(connection, "egret") == 1
 
 
-def test_slices_add_up(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_add_up(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(11):
         add_message(connection, f"plover {number}")
-    monkeypatch.setattr(lexicon, "_SLICE", 3)
-    assert refresh_lexicon(connection).messages == 11
+    monkeypatch.setattr(index_rows, "MOST_DOCUMENTS", 3)
+    figures = refresh_lexicon(connection)
+    assert (figures.messages, figures.pieces) == (11, 4)
     assert _df(connection, "plover") == 11
+
+
+def test_a_refresh_is_due_at_first_then_by_rows_and_later_while_others_work(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lexicon, "LEAST_BEHIND", 3)
+    monkeypatch.setattr(lexicon, "LEAST_BEHIND_BUSY", 5)
+    assert not is_due(connection)
+    expected = [(True, False), (True, False), (True, False), (True, False), (True, True)]
+    for due in expected:
+        add_message(connection, "plover")
+        assert (is_due(connection), is_due(connection, busy=True)) == due
+    refresh_lexicon(connection)
+    for due in [(False, False), (False, False), (True, False), (True, False), (True, True)]:
+        add_message(connection, "plover")
+        assert (is_due(connection), is_due(connection, busy=True)) == due
 
 
 def test_two_at_once_count_once(pool: Pool) -> None:

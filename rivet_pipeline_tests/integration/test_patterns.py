@@ -13,7 +13,6 @@ import pytest
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.retrieval import patterns, scoring
-from rivet_pipeline.retrieval.filters import tune_session
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.types import SearchRequest
@@ -195,39 +194,6 @@ def test_the_exact_text_is_selected_however_many_rows_share_its_parts(connection
             request = SearchRequest(query, mode=mode, limit=4)
             hits = search(connection, request, embed_query=None, now=NOW, profile=profile).hits
             assert set(ids(hits[: len(holders)])) == holders, (mode, query)
-    with connection.transaction():
-        tune_session(connection, ef_search=40)
-        request = SearchRequest("USER_STORE.py:42", agent="nobody")
-        assert patterns.find_exact(connection, request, wanted=5).literal == frozenset()
-        assert patterns.find_exact(connection, SearchRequest("words alone"), wanted=5).literal == frozenset()
-
-
-def test_the_exact_text_is_looked_for_in_more_than_one_go(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(patterns, "_FIRST_HOLDERS", 2)
-    wanted = add_message(connection, "see a/b.c", age_days=9)
-    for number in range(12):
-        add_message(connection, f"both a/b and b.c {number}")
-    with connection.transaction():
-        tune_session(connection, ef_search=40)
-        found = patterns.find_exact(connection, SearchRequest("a/b.c"), wanted=1)
-    row = connection.execute("SELECT seq FROM ros_messages WHERE id = %s", [wanted]).fetchone()
-    assert row is not None
-    assert found.literal == {("message", row["seq"])}
-
-
-def test_the_identifiers_index_answers(connection: Connection) -> None:
-    for number in range(50):
-        add_message(connection, f"see src/mod{number}.py")
-    connection.execute("ANALYZE ros_messages")
-    with connection.transaction():
-        tune_session(connection, ef_search=40)
-        plan = connection.execute(
-            """EXPLAIN SELECT 1 FROM ros_messages
-               WHERE ros_identifiers(content, tool_result) @> ros_identifiers('src/mod7.py', NULL)"""
-        ).fetchall()
-    assert "ros_messages_identifiers" in str(plan)
 
 
 def test_a_lock_is_no_timeout_of_a_pattern(connection: Connection, database_url: str) -> None:

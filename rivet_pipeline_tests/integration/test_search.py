@@ -12,11 +12,11 @@ import pytest
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import ModelError
-from rivet_pipeline.retrieval import lexical, scoring, vector
+from rivet_pipeline.retrieval import lexical, scoring, unindexed, vector
 from rivet_pipeline.retrieval.filters import tune_session
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.search import search
-from rivet_pipeline.retrieval.types import SearchRequest
+from rivet_pipeline.retrieval.types import SearchRequest, Source
 from rivet_pipeline_tests.integration.memory_rows import (
     NOW,
     WIDTH,
@@ -37,6 +37,9 @@ ODD_QUERIES = [
     "foo & bar | !baz <-> qux", "-1234", "%s %(name)s", "{braces}", "w" * 5000, "x y " * 3000, "a\tb\nc", "…",
     "de\u0301", "\u200b", "部", "部署", "。", "İstanbul", "Ω", "1e999", "NULL", "$1",
 ]  # fmt: skip
+
+
+EVERY_ROW: dict[Source, int] = {"message": 0, "summary": 0}
 
 
 def test_no_query_is_an_error_and_an_empty_answer_says_why(connection: Connection) -> None:
@@ -166,7 +169,8 @@ def test_common_words_alone_still_find(connection: Connection) -> None:
 def test_of_many_rows_with_a_common_word_the_newest_are_taken(
     connection: Connection, monkeypatch: pytest.MonkeyPatch, counted: bool
 ) -> None:
-    monkeypatch.setattr(lexical, "_MOST_MATCHES", 20)
+    monkeypatch.setattr(unindexed, "_MOST_MATCHES", 20)
+    monkeypatch.setattr(lexical, "MOST_LIVE", 10)
     for number in range(100):
         add_message(connection, f"error number {number}", age_days=100 - number)
     newest = add_message(connection, "error zeugma")
@@ -189,23 +193,27 @@ def test_a_rare_word_selects_and_common_ones_only_score(connection: Connection) 
         add_message(connection, f"error in the parser {number}")
     rare = add_message(connection, "an error with a zeugma in it", age_days=300)
     refresh_lexicon(connection)
-    parsed = lexical.parse_query(connection, "the parser error zeugma")
+    parsed = unindexed.parse_query(connection, "the parser error zeugma")
     profile = replace(scoring.PROFILE, candidates=10)
-    found = lexical.select_candidates(connection, parsed, SearchRequest("x", limit=1), now=NOW, profile=profile)
+    found = unindexed.select_candidates(
+        connection, parsed, SearchRequest("x", limit=1), above=EVERY_ROW, now=NOW, profile=profile
+    )
     row = connection.execute("SELECT seq FROM ros_messages WHERE id = %s", [rare]).fetchone()
     assert row is not None
     assert found["message"] == [row["seq"]]
 
 
-def test_bm25_in_sql_is_that_of_the_scoring_module(connection: Connection) -> None:
+def test_bm25_of_the_index_and_in_sql_is_that_of_the_scoring_module(connection: Connection) -> None:
     texts = ["alpha beta gamma", "alpha alpha delta epsilon", "beta beta beta zeta", "gamma eta theta iota kappa alpha"]
     for text in texts:
         add_message(connection, text)
     add_summary(connection, "alpha beta in a summary")
     refresh_lexicon(connection)
-    parsed = lexical.parse_query(connection, "alpha beta")
-    candidates = lexical.select_candidates(connection, parsed, SearchRequest("alpha beta", limit=50), now=NOW)
-    result = lexical.score_texts(connection, parsed, candidates, now=NOW, kept=100)
+    request = SearchRequest("alpha beta", limit=50)
+    parsed = unindexed.parse_query(connection, "alpha beta")
+    candidates = unindexed.select_candidates(connection, parsed, request, above=EVERY_ROW, now=NOW)
+    in_sql = unindexed.score_texts(connection, parsed, candidates, now=NOW, kept=100)
+    result = lexical.score_texts(connection, request, now=NOW, kept=100)
     rows = connection.execute(
         """SELECT 'message' AS source, seq, content, octet_length(content) AS bytes FROM ros_messages
            UNION ALL SELECT 'summary', seq, content, octet_length(content) FROM ros_summaries"""
@@ -219,7 +227,9 @@ def test_bm25_in_sql_is_that_of_the_scoring_module(connection: Connection) -> No
             if tf:
                 weight = scoring.idf(len(rows), df)
                 expected += scoring.bm25_term(weight=weight, tf=tf, length=row["bytes"], mean_length=mean)
-        assert result.scores[(row["source"], row["seq"])] == pytest.approx(expected)
+        key = (row["source"], row["seq"])
+        assert in_sql.get(key, 0.0) == pytest.approx(expected)
+        assert result.scores.get(key, 0.0) == pytest.approx(expected, rel=1e-5)
     assert result.best == pytest.approx(max(result.scores.values()))
 
 
@@ -323,9 +333,9 @@ def test_of_more_rows_than_are_scored_exactly_the_best_is_among_them(connection:
     both = add_message(connection, "zeugma of the parser and some more words", conversation=conversation, age_days=90)
     refresh_lexicon(connection)
     profile = replace(scoring.PROFILE, lexical_kept=20)
-    parsed = lexical.parse_query(connection, "zeugma parser")
+    parsed = unindexed.parse_query(connection, "zeugma parser")
     request = SearchRequest("zeugma parser", limit=5)
-    found = lexical.select_candidates(connection, parsed, request, now=NOW, profile=profile)
+    found = unindexed.select_candidates(connection, parsed, request, above=EVERY_ROW, now=NOW, profile=profile)
     row = connection.execute("SELECT seq FROM ros_messages WHERE id = %s", [both]).fetchone()
     assert row is not None
     assert row["seq"] in found["message"]

@@ -32,6 +32,7 @@ from rivet_pipeline.db.event_log import trim_event_log
 from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.errors import InvalidInputError, StoreUnavailableError
 from rivet_pipeline.models.protocols import ModelError
+from rivet_pipeline.retrieval import lexicon
 from rivet_pipeline.stages import STAGES
 from rivet_pipeline.summaries.compact import summarize_leaves
 from rivet_pipeline_tests.integration.pipeline import (
@@ -203,6 +204,14 @@ def test_the_lexicon_waits_for_all_else_and_is_asked_for_once(pipeline: Pipeline
     (lexicon,) = tick(pipeline)
     enter(pipeline.instance, lexicon, DagsterRunStatus.QUEUED)
     assert tick(pipeline) == []
+
+
+def test_the_lexicon_does_not_wait_for_ever_while_rows_keep_coming(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lexicon, "LEAST_BEHIND_BUSY", 10)
+    capture(pipeline.connection, "test:1")
+    assert [LEXICON_TAG in request.tags for request in tick(pipeline)] == [False, True]
 
 
 def test_a_failing_lexicon_rests_before_it_is_asked_for_again(

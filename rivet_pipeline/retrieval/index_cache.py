@@ -1,0 +1,361 @@
+"""What this process keeps of the text index: documents, postings of words that were asked for, new rows.
+
+Pieces never change, so whatever was read of one stays true; each search asks the store which pieces are in force.
+Nothing here can make an answer stale, and nothing here outlives a process. One copy serves all threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.retrieval.filters import statement
+from rivet_pipeline.retrieval.index_pieces import newest
+from rivet_pipeline.retrieval.index_rows import PieceBuilder, read_rows
+from rivet_pipeline.retrieval.postings import (
+    EMPTY,
+    HIDDEN,
+    Array,
+    Documents,
+    PostingRow,
+    Postings,
+    find_postings,
+)
+from rivet_pipeline.retrieval.types import Source
+
+#: What the postings may take in memory; the least recently used go first.
+MOST_POSTING_BYTES = 192 * 1024 * 1024
+
+#: Sets of pieces that are kept joined; one is in force, another perhaps still read by a search that began before.
+_CORPORA = 2
+
+#: Databases whose unindexed rows are kept; a process has one, tests have many.
+_DATABASES = 4
+
+#: How old the counts of accesses may be by which candidates are chosen (their scores take the counts of the moment).
+_BOOST_SECONDS = 30.0
+
+Key = tuple[Source, int]
+
+
+#: By key (a summary's is negative) how often a row was returned, and when last.
+Boosts = dict[int, tuple[int, datetime]]
+
+
+class IndexMovedError(Exception):
+    """A piece was replaced between two statements of a search, which must begin again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PieceName:
+    """One piece in force."""
+
+    id: int
+    token: UUID
+    source: Source
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """All documents of a set of pieces, one after the other, messages first; immutable."""
+
+    pieces: tuple[PieceName, ...]
+    #: Where each piece begins, and at the end how many documents there are.
+    starts: tuple[int, ...]
+    documents: Documents
+    #: How many of the documents are messages.
+    messages: int
+    #: Which documents are in force: of two versions of a row the newer one.
+    alive: Array
+    #: What others compute of these documents and keep with them, by name; all write the same.
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    @cached_property
+    def counted(self) -> Array:
+        """The documents that BM25 counts: in force, with a word."""
+        counted: Array = self.alive & (self.documents.flags & EMPTY == 0)
+        return counted
+
+    @cached_property
+    def count(self) -> int:
+        """How many these are."""
+        return int(np.count_nonzero(self.counted))
+
+    @cached_property
+    def total_length(self) -> int:
+        """The bytes of text in them."""
+        return int(self.documents.length[self.counted].sum(dtype=np.int64))
+
+    @cached_property
+    def has_dead(self) -> bool:
+        """Whether any document is not in force."""
+        return not bool(self.alive.all())
+
+    @cached_property
+    def session_numbers(self) -> Array:
+        """Each document's conversation for the sessions' scores: 0 for what is no part of any, summaries among it."""
+        numbers: Array = np.where(self.counted & (self.documents.flags & HIDDEN == 0), self.documents.conversation, 0)
+        numbers[self.messages :] = 0
+        return numbers
+
+    @cached_property
+    def session_lengths(self) -> Array:
+        """The bytes of text of each conversation, by its number."""
+        lengths: Array = np.bincount(self.session_numbers, weights=self.documents.length, minlength=1)
+        lengths[0] = 0
+        return lengths
+
+    @cached_property
+    def _order(self) -> tuple[Array, Array]:
+        keys = self.documents.seq.copy()
+        keys[self.messages :] *= -1
+        places = np.flatnonzero(self.alive)
+        order = places[np.argsort(keys[places], kind="stable")]
+        return keys[order], order
+
+    def places(self, keys: Array) -> Array:
+        """Where the rows of the given keys (a summary's sequence number is negative) stand; -1: nowhere."""
+        ordered, order = self._order
+        if not len(ordered):
+            return np.full(len(keys), -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+        return np.where(ordered[at] == keys, order[at], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """Rows that the index has not, as one further piece; `alive` are those that this search is to see."""
+
+    documents: Documents
+    messages: Array
+    alive: Array
+    #: For each posting, by position: the term's key, the document, the frequency.
+    keys: Array
+    owners: Array
+    frequencies: Array
+
+    def postings(self, key: int) -> tuple[Array, Array]:
+        """The documents in force that hold a term, and how often."""
+        at = np.flatnonzero(self.keys == key)
+        at = at[self.alive[self.owners[at]]]
+        return self.owners[at], self.frequencies[at]
+
+
+class _Live:
+    """The unindexed rows of one database that were read so far. Its arrays are replaced, never changed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._versions: dict[Key, tuple[int, int]] = {}
+        self._documents = PieceBuilder().documents()
+        self._messages = np.empty(0, dtype=bool)
+        self._keys = np.empty(0, dtype=np.int64)
+        self._owners = np.empty(0, dtype=np.int32)
+        self._frequencies = np.empty(0, dtype="u1")
+
+    def view(self, connection: Connection, wanted: dict[Key, int]) -> LiveRows:
+        """The wanted rows, each at least of the version that is asked for; what is not there yet is read."""
+        with self._lock:
+            if len(self._documents) > 2 * len(wanted) + 1_000:
+                self._clear()
+            missing = [key for key, change in wanted.items() if self._versions.get(key, (-1, 0))[0] < change]
+            for source in ("message", "summary"):
+                self._read(connection, source, {seq: wanted[source, seq] for kind, seq in missing if kind == source})
+            alive = np.zeros(len(self._documents), dtype=bool)
+            alive[[self._versions[key][1] for key in wanted if key in self._versions]] = True
+            return LiveRows(self._documents, self._messages, alive, self._keys, self._owners, self._frequencies)
+
+    def _read(self, connection: Connection, source: Source, versions: dict[int, int]) -> None:
+        builder = PieceBuilder()
+        for row in read_rows(connection, source, list(versions)):
+            builder.add(row, keep_empty=True)
+        if not len(builder):
+            return
+        start, documents = len(self._documents), builder.documents()
+        owners = np.repeat(np.arange(start, start + len(documents), dtype=np.int32), builder.sizes)
+        self._documents = Documents.join([self._documents, documents])
+        self._messages = np.append(self._messages, np.full(len(documents), source == "message"))
+        self._keys = np.append(self._keys, builder.keys()[np.frombuffer(builder.numbers, dtype="u4")])
+        self._owners = np.append(self._owners, owners)
+        self._frequencies = np.append(self._frequencies, np.frombuffer(builder.frequencies, dtype="u1"))
+        for place, seq in enumerate(documents.seq.tolist()):
+            self._versions[source, seq] = (versions[seq], start + place)
+
+
+class IndexCache:
+    """All that is kept, for whatever databases this process searches."""
+
+    def __init__(self, *, most_bytes: int = MOST_POSTING_BYTES) -> None:
+        self._lock = threading.Lock()
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._postings: OrderedDict[tuple[UUID, int], Postings | None] = OrderedDict()
+        self._corpora: OrderedDict[tuple[UUID, ...], Corpus] = OrderedDict()
+        self._live: OrderedDict[tuple[Any, ...], _Live] = OrderedDict()
+        self._boosts: OrderedDict[tuple[Any, ...], tuple[float, Boosts]] = OrderedDict()
+
+    def corpus(self, connection: Connection, pieces: Sequence[PieceName]) -> Corpus:
+        """The documents of the given pieces. Raises `IndexMovedError` when one is no longer there."""
+        tokens = tuple(piece.token for piece in pieces)
+        with self._lock:
+            known = self._corpora.get(tokens)
+            if known is not None:
+                self._corpora.move_to_end(tokens)
+                return known
+            former = list(self._corpora.values())
+        parts: dict[UUID, Documents] = {}
+        for corpus in former:
+            for piece, start, end in zip(corpus.pieces, corpus.starts, corpus.starts[1:], strict=False):
+                if piece.token in tokens and piece.token not in parts:
+                    parts[piece.token] = corpus.documents.take(slice(start, end))
+        parts |= _read_pieces(connection, [piece for piece in pieces if piece.token not in parts])
+        made = _join(pieces, parts)
+        with self._lock:
+            self._corpora[tokens] = made
+            while len(self._corpora) > _CORPORA:
+                self._corpora.popitem(last=False)
+        return made
+
+    def postings(
+        self, connection: Connection, pieces: Sequence[PieceName], keys: Sequence[int]
+    ) -> dict[int, list[Postings | None]]:
+        """By key, the postings in each of the pieces. Raises `IndexMovedError` when a piece is no longer there."""
+        found: dict[tuple[UUID, int], Postings | None] = {}
+        with self._lock:
+            for piece in pieces:
+                for key in keys:
+                    name = (piece.token, key)
+                    if name in self._postings:
+                        self._postings.move_to_end(name)
+                        found[name] = self._postings[name]
+        wanted = [(piece, key) for key in keys for piece in pieces if (piece.token, key) not in found]
+        if wanted:
+            read = _read_postings(connection, wanted)
+            found |= read
+            self._keep(read)
+        return {key: [found[piece.token, key] for piece in pieces] for key in keys}
+
+    @property
+    def bytes_kept(self) -> int:
+        """About what the postings take in memory."""
+        return self._bytes
+
+    def _keep(self, read: dict[tuple[UUID, int], Postings | None]) -> None:
+        with self._lock:
+            for name, postings in read.items():
+                if name not in self._postings:
+                    self._bytes += _size(postings)
+                    self._postings[name] = postings
+            while self._bytes > self._most_bytes and self._postings:
+                self._bytes -= _size(self._postings.popitem(last=False)[1])
+
+    def live(self, connection: Connection, database: int, wanted: dict[Key, int]) -> LiveRows:
+        """The given rows of the given database (its oid), by row the change that is at least to be seen."""
+        info = connection.info
+        name = (info.host, info.port, info.dbname, database)
+        with self._lock:
+            live = self._live.setdefault(name, _Live())
+            self._live.move_to_end(name)
+            while len(self._live) > _DATABASES:
+                self._live.popitem(last=False)
+        return live.view(connection, wanted)
+
+    def boosts(self, connection: Connection, database: int) -> Boosts:
+        """The rows that were returned often, as they were at most half a minute ago."""
+        info = connection.info
+        name = (info.host, info.port, info.dbname, database)
+        with self._lock:
+            kept = self._boosts.get(name)
+            if kept is not None and time.monotonic() < kept[0]:
+                return kept[1]
+        read = _read_boosts(connection)
+        with self._lock:
+            self._boosts[name] = (time.monotonic() + _BOOST_SECONDS, read)
+            self._boosts.move_to_end(name)
+            while len(self._boosts) > _DATABASES:
+                self._boosts.popitem(last=False)
+        return read
+
+
+#: The one of this process.
+CACHE = IndexCache()
+
+
+def _size(postings: Postings | None) -> int:
+    return 200 if postings is None else postings.size
+
+
+def _read_pieces(connection: Connection, pieces: list[PieceName]) -> dict[UUID, Documents]:
+    if not pieces:
+        return {}
+    rows = connection.execute(
+        "SELECT token, agents, columns FROM ros_index_pieces WHERE token = ANY (%s)",
+        [[piece.token for piece in pieces]],
+        binary=True,
+    ).fetchall()
+    if len(rows) < len(pieces):
+        raise IndexMovedError
+    return {row["token"]: Documents.unpack(row["columns"], row["agents"]) for row in rows}
+
+
+def _join(pieces: Sequence[PieceName], parts: dict[UUID, Documents]) -> Corpus:
+    ordered = tuple(sorted(pieces, key=lambda piece: (piece.source != "message", piece.id)))
+    lengths = [len(parts[piece.token]) for piece in ordered]
+    messages = sum(length for piece, length in zip(ordered, lengths, strict=True) if piece.source == "message")
+    alive = np.concatenate(
+        [
+            newest([parts[piece.token].seq for piece in ordered if piece.source == source])
+            for source in ("message", "summary")
+        ]
+    )
+    return Corpus(
+        pieces=ordered,
+        starts=(0, *np.cumsum(lengths, dtype=np.int64).tolist()),
+        documents=Documents.join([parts[piece.token] for piece in ordered]),
+        messages=messages,
+        alive=alive,
+    )
+
+
+def _read_postings(
+    connection: Connection, wanted: list[tuple[PieceName, int]]
+) -> dict[tuple[UUID, int], Postings | None]:
+    rows = connection.execute(
+        statement("read_postings"),
+        {"pieces": [piece.id for piece, _ in wanted], "keys": [key for _, key in wanted]},
+        binary=True,
+    ).fetchall()
+    if len(rows) < len(wanted):
+        raise IndexMovedError
+    found: dict[tuple[UUID, int], Postings | None] = {}
+    for row in rows:
+        piece, key = wanted[row.pop("place") - 1]
+        found[piece.token, key] = None if row["data"] is None else find_postings(PostingRow(**row), key)
+    return found
+
+
+def _read_boosts(connection: Connection) -> Boosts:
+    # One access or two hardly move the clock; of very many rows the last returned ones are the freshest.
+    rows = connection.execute(
+        """SELECT coalesce(m.seq, -s.seq) AS key, a.access_count, a.last_accessed_at
+           FROM (SELECT * FROM ros_access WHERE access_count > 2 ORDER BY last_accessed_at DESC LIMIT 1000) AS a
+           LEFT JOIN ros_messages AS m ON a.kind = 'message' AND m.id = a.id
+           LEFT JOIN ros_summaries AS s ON a.kind = 'summary' AND s.id = a.id"""
+    ).fetchall()
+    return {row["key"]: (row["access_count"], row["last_accessed_at"]) for row in rows if row["key"] is not None}

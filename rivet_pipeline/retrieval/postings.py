@@ -1,0 +1,218 @@
+"""The formats of the text index: keys of terms, columns of documents, packed postings. Pure; nothing is read here.
+
+A document is a row of a piece, named by its place in it (its ordinal, 16 bits). A posting is a document and how often
+it holds a term, one byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: An ordinal has 16 bits.
+MOST_DOCUMENTS = 65_536
+
+#: What one row of a table holds of postings, about: with its head it fits four times into a page, and is not stored
+#: apart from its row.
+_ROW_BYTES = 1_500
+
+#: A term in so many documents has a row of its own.
+_OWN_ROW = 128
+
+#: The share of a piece's documents from which on a byte for each document is smaller than a posting for each hit.
+_DENSE = 1 / 3
+
+#: The characters that `ros_split` makes words of their own (migration 0001).
+CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
+
+#: Rows that no search returns; those that say hardly anything; those without a word, kept to stand over an older piece.
+HIDDEN, FAINT, EMPTY = 1, 2, 4
+
+#: Roles by number; a summary has none.
+ROLES = ("system", "user", "assistant", "tool")
+NO_ROLE = 255
+
+#: The columns of a piece in their order: `at` and `since` (a summary's earliest time, else `at`) in seconds since 1970,
+#: `length` in bytes of text, `conversation` by number, `agents` a place in the piece's list.
+_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("seq", "<i8"),
+    ("at", "<u4"),
+    ("since", "<u4"),
+    ("length", "<u4"),
+    ("conversation", "<i4"),
+    ("agents", "<u4"),
+    ("role", "u1"),
+    ("flags", "u1"),
+)
+
+Array = NDArray[Any]
+
+
+def term_key(term: bytes) -> int:
+    """The key of a term, 63 bits of its hash: of ten million terms no two are likely to share one."""
+    return int.from_bytes(hashlib.blake2b(term, digest_size=8).digest(), "little") >> 1
+
+
+def cjk_pairs(folded: str) -> Counter[bytes]:
+    """The pairs of neighbouring CJK characters of a text, as terms, and how often each stands there.
+
+    No lexeme begins with a zero byte, so a pair is never taken for a word.
+    """
+    return Counter(
+        b"\0" + (first + second).encode() for run in CJK_RUN.findall(folded) for first, second in pairwise(run)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What a search must know of each document, column by column, and the lists of agents that `agents` names."""
+
+    seq: Array
+    at: Array
+    since: Array
+    length: Array
+    conversation: Array
+    agents: Array
+    role: Array
+    flags: Array
+    names: tuple[tuple[str, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    @classmethod
+    def of(cls, columns: Array, names: tuple[tuple[str, ...], ...]) -> Documents:
+        """The columns, one a line, each in its own type."""
+        typed = {name: column.astype(kind) for (name, kind), column in zip(_COLUMNS, columns, strict=True)}
+        return cls(names=names, **typed)
+
+    def pack(self) -> bytes:
+        """The columns as one string of bytes."""
+        return b"".join(np.ascontiguousarray(getattr(self, name), dtype=kind).tobytes() for name, kind in _COLUMNS)
+
+    @classmethod
+    def unpack(cls, packed: bytes, names: Sequence[Sequence[str]]) -> Documents:
+        """The columns out of what `pack` gave."""
+        count = len(packed) // sum(np.dtype(kind).itemsize for _, kind in _COLUMNS)
+        found: dict[str, Array] = {}
+        offset = 0
+        for name, kind in _COLUMNS:
+            found[name] = np.frombuffer(packed, dtype=kind, count=count, offset=offset)
+            offset += found[name].nbytes
+        return cls(names=tuple(map(tuple, names)), **found)
+
+    @classmethod
+    def join(cls, parts: Sequence[Documents]) -> Documents:
+        """Several pieces' documents one after the other, their agents in one list."""
+        numbers: dict[tuple[str, ...], int] = {}
+        columns: dict[str, Array] = {
+            name: np.concatenate([getattr(part, name) for part in parts] or [np.empty(0, kind)])
+            for name, kind in _COLUMNS
+            if name != "agents"
+        }
+        agents = [
+            np.array([numbers.setdefault(names, len(numbers)) for names in part.names], dtype="<u4")[part.agents]
+            for part in parts
+        ]
+        columns["agents"] = np.concatenate(agents or [np.empty(0, "<u4")])
+        return cls(names=tuple(numbers), **columns)
+
+    def take(self, places: Array | slice) -> Documents:
+        """The documents at the given places."""
+        return Documents(names=self.names, **{name: getattr(self, name)[places] for name, _ in _COLUMNS})
+
+
+@dataclass(frozen=True, slots=True)
+class PostingRow:
+    """A row of `ros_postings`. `terms` 0: one term, a byte for each document of the piece."""
+
+    first_key: int
+    last_key: int
+    terms: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """One term in one piece. `ordinals` None: `frequencies` has an entry for each document, 0 where it is not."""
+
+    ordinals: Array | None
+    frequencies: Array
+    found: int
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in memory."""
+        return 200 + self.frequencies.nbytes + (0 if self.ordinals is None else self.ordinals.nbytes)
+
+
+def encode_postings(
+    keys: Array, counts: Array, ordinals: Array, frequencies: Array, documents: int
+) -> Iterator[PostingRow]:
+    """Packs the postings of ascending `keys`, `counts` of each, all one after the other in the order of their keys."""
+    if not len(keys):
+        return
+    ends = np.cumsum(counts)
+    own = counts >= _OWN_ROW
+    filled = np.cumsum(np.where(own, 0, 10 + 3 * counts)) // _ROW_BYTES
+    begins = np.ones(len(keys), dtype=bool)
+    begins[1:] = own[1:] | own[:-1] | (filled[1:] != filled[:-1])
+    starts = np.flatnonzero(begins)
+    for first, last in zip(starts.tolist(), [*(starts[1:] - 1).tolist(), len(keys) - 1], strict=True):
+        start, end = int(ends[first] - counts[first]), int(ends[last])
+        places, times = ordinals[start:end], frequencies[start:end]
+        if first == last and counts[first] > _DENSE * documents and own[first]:
+            dense = np.zeros(documents, dtype="u1")
+            dense[places] = times
+            yield PostingRow(int(keys[first]), int(keys[first]), 0, dense.tobytes())
+            continue
+        parts = (
+            keys[first : last + 1].astype("<i8"),
+            (counts[first : last + 1] - 1).astype("<u2"),
+            places.astype("<u2"),
+            times.astype("u1"),
+        )
+        yield PostingRow(
+            int(keys[first]), int(keys[last]), last - first + 1, b"".join(part.tobytes() for part in parts)
+        )
+
+
+def decode_row(row: PostingRow) -> tuple[Array, Array, Array, Array]:
+    """Keys, counts, ordinals and frequencies of a row, as `encode_postings` took them."""
+    if row.terms == 0:
+        dense = np.frombuffer(row.data, dtype="u1")
+        places = np.flatnonzero(dense)
+        return np.array([row.first_key]), np.array([len(places)]), places.astype("<u2"), dense[places]
+    keys = np.frombuffer(row.data, dtype="<i8", count=row.terms)
+    counts = np.frombuffer(row.data, dtype="<u2", count=row.terms, offset=8 * row.terms).astype(np.int64) + 1
+    total = int(counts.sum())
+    ordinals = np.frombuffer(row.data, dtype="<u2", count=total, offset=10 * row.terms)
+    frequencies = np.frombuffer(row.data, dtype="u1", count=total, offset=10 * row.terms + 2 * total)
+    return keys, counts, ordinals, frequencies
+
+
+def find_postings(row: PostingRow, key: int) -> Postings | None:
+    """One term out of a row, None when it is not there."""
+    if row.terms == 0:
+        if row.first_key != key:
+            return None
+        dense = np.frombuffer(row.data, dtype="u1")
+        return Postings(None, dense, int(np.count_nonzero(dense)))
+    keys, counts, ordinals, frequencies = decode_row(row)
+    place = int(np.searchsorted(keys, key))
+    if place == len(keys) or int(keys[place]) != key:
+        return None
+    start = int(counts[:place].sum())
+    end = start + int(counts[place])
+    if len(keys) > 1:
+        # A row's other terms are not worth keeping in memory with this one.
+        return Postings(ordinals[start:end].copy(), frequencies[start:end].copy(), end - start)
+    return Postings(ordinals[start:end], frequencies[start:end], end - start)

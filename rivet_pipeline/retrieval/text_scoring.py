@@ -1,0 +1,395 @@
+"""BM25 of every document of the index at once, and which of them are worth a closer look. Arithmetic on arrays only.
+
+A position is a document's place in the corpus, or, from `len(corpus)` on, among the rows that the index has not yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from rivet_pipeline.retrieval.index_cache import Corpus, LiveRows
+from rivet_pipeline.retrieval.postings import EMPTY, FAINT, HIDDEN, ROLES, Array, Documents, Postings
+from rivet_pipeline.retrieval.scoring import Profile, idf
+from rivet_pipeline.retrieval.types import SearchRequest
+
+#: An age is cut at so many days, where the temporal part is 0 anyway.
+_OLDEST_DAYS = 10_000
+
+#: Postings that one query counts whole; of the commonest words beyond, only what stands in so many of the best rows.
+_MOST_POSTINGS = 3_000_000
+_NEAR = 20_000
+
+#: A term in more than this share of all rows stands in nearly every session, when these have many rows.
+_IN_EVERY_SESSION = 1 / 4
+_ROWS_PER_SESSION = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TermPostings:
+    """One term of a query: its postings in each piece of the corpus, and in the rows beyond it."""
+
+    key: int
+    pieces: Sequence[Postings | None]
+    live_owners: Array
+    live_frequencies: Array
+
+
+class Field:
+    """What one search scores: the corpus without the rows that are superseded, and the live rows in their place.
+
+    Args:
+        corpus: the documents of the index.
+        live: the rows that stand in no piece, or not as they are now.
+        superseded: positions in the corpus of the rows that are among the live ones or changed otherwise.
+        profile: the constants.
+    """
+
+    def __init__(self, corpus: Corpus, live: LiveRows, superseded: Array, profile: Profile) -> None:
+        self.corpus, self.live, self.profile = corpus, live, profile
+        superseded = superseded[superseded >= 0]
+        self._dead = np.union1d(superseded, np.flatnonzero(~corpus.alive)) if corpus.has_dead else np.sort(superseded)
+        self._superseded = superseded
+        counted = corpus.counted[superseded]
+        self._live_counted = live.alive & (live.documents.flags & EMPTY == 0)
+        self.count = corpus.count - int(counted.sum()) + int(self._live_counted.sum())
+        total = corpus.total_length - int(corpus.documents.length[superseded[counted]].sum(dtype=np.int64))
+        total += int(live.documents.length[self._live_counted].sum(dtype=np.int64))
+        self.mean_length = max(total / self.count, 1.0) if self.count else 1.0
+        self._norms = np.concatenate([corpus_norms(corpus, self.mean_length, profile), self._norm(live.documents)])
+        self._bounds = np.searchsorted(self._dead, corpus.starts)
+
+    def __len__(self) -> int:
+        return len(self.corpus) + len(self.live.documents)
+
+    def _norm(self, documents: Documents) -> Array:
+        return length_norms(documents.length, self.mean_length, self.profile)
+
+    def df(self, term: TermPostings) -> int:
+        """In how many documents in force a term stands."""
+        found = len(term.live_owners)
+        for number, postings in enumerate(term.pieces):
+            if postings is not None:
+                found += postings.found - self._dead_hits(number, postings)
+        return found
+
+    def _dead_hits(self, number: int, postings: Postings) -> int:
+        dead = self._dead[self._bounds[number] : self._bounds[number + 1]] - self.corpus.starts[number]
+        if not len(dead):
+            return 0
+        if postings.ordinals is None:
+            return int(np.count_nonzero(postings.frequencies[dead]))
+        at = np.minimum(np.searchsorted(postings.ordinals, dead), len(postings.ordinals) - 1)
+        return int(np.count_nonzero(postings.ordinals[at] == dead))
+
+    def score(self, terms: Iterable[TermPostings]) -> Array:
+        """BM25 of every position, float32; 0 where no term stands.
+
+        Of a long query of common words the commonest, which weigh the least, are counted only where the others score
+        best, once all of them together would take too long.
+        """
+        scores = np.zeros(len(self), dtype=np.float32)
+        read = 0
+        near: Array | None = None
+        for df, term in sorted(((self.df(term), term) for term in terms), key=lambda pair: pair[0]):
+            weight = np.float32(idf(self.count, df) * (self.profile.k1 + 1))
+            read += df
+            if near is None and read > _MOST_POSTINGS:
+                near = np.sort(top(scores, _NEAR))
+            if near is None:
+                self._score_all(scores, term, weight)
+            else:
+                times = self._times_at(near, term)
+                scores[near] += weight * times / (times + self._norms[near])
+        scores[self._dead] = 0
+        return scores
+
+    def _score_all(self, scores: Array, term: TermPostings, weight: np.float32) -> None:
+        for number, postings in enumerate(term.pieces):
+            if postings is not None:
+                part = slice(self.corpus.starts[number], self.corpus.starts[number + 1])
+                _add(scores[part], self._norms[part], postings, weight)
+        if len(term.live_owners):
+            places = term.live_owners + len(self.corpus)
+            times = term.live_frequencies.astype(np.float32)
+            scores[places] += weight * times / (times + self._norms[places])
+
+    def _times_at(self, positions: Array, term: TermPostings) -> Array:
+        """How often a term stands at each of some ascending positions."""
+        times = np.zeros(len(positions), dtype=np.float32)
+        bounds = np.searchsorted(positions, self.corpus.starts)
+        for number, postings in enumerate(term.pieces):
+            part = slice(bounds[number], bounds[number + 1])
+            places = positions[part] - self.corpus.starts[number]
+            if postings is None or not len(places):
+                continue
+            if postings.ordinals is None:
+                times[part] = postings.frequencies[places]
+            else:
+                at = np.minimum(np.searchsorted(postings.ordinals, places), len(postings.ordinals) - 1)
+                times[part] = np.where(postings.ordinals[at] == places, postings.frequencies[at], 0)
+        live = np.zeros(len(self.live.documents), dtype=np.float32)
+        live[term.live_owners] = term.live_frequencies
+        times[bounds[-1] :] = live[positions[bounds[-1] :] - len(self.corpus)]
+        return times
+
+    def coverage(self, terms: Iterable[TermPostings], positions: Array) -> Array:
+        """Which share of the terms, by weight, each of some ascending positions holds, 0 to 1."""
+        held, every = np.zeros(len(positions)), 0.0
+        for term in terms:
+            df = self.df(term)
+            if df:
+                weight = idf(self.count, df)
+                held += weight * (self._times_at(positions, term) > 0)
+                every += weight
+        return held / max(every, 1e-9)
+
+    def holds_all(self, terms: Sequence[TermPostings]) -> Array:
+        """The positions that hold every one of the terms, ascending."""
+        hits = np.zeros(len(self), dtype=np.uint16)
+        for term in terms:
+            for number, postings in enumerate(term.pieces):
+                if postings is None:
+                    continue
+                part = hits[self.corpus.starts[number] : self.corpus.starts[number + 1]]
+                if postings.ordinals is None:
+                    part += postings.frequencies > 0
+                else:
+                    part[postings.ordinals] += 1
+            hits[term.live_owners + len(self.corpus)] += 1
+        hits[self._dead] = 0
+        return np.flatnonzero(hits == len(terms)) if terms else np.empty(0, dtype=np.int64)
+
+    def keys(self, positions: Array) -> Array:
+        """The rows' keys: sequence numbers, negative for summaries. Positions ascend here as everywhere."""
+        return self._both(
+            positions,
+            lambda places: np.where(places < self.corpus.messages, 1, -1) * self.corpus.documents.seq[places],
+            lambda places: np.where(self.live.messages[places], 1, -1) * self.live.documents.seq[places],
+        )
+
+    def times(self, positions: Array) -> Array:
+        """The rows' times in seconds since 1970."""
+        return self._both(positions, self.corpus.documents.at.__getitem__, self.live.documents.at.__getitem__)
+
+    def conversations(self, positions: Array) -> Array:
+        """The numbers of the rows' conversations."""
+        return self._both(
+            positions, self.corpus.documents.conversation.__getitem__, self.live.documents.conversation.__getitem__
+        )
+
+    def faint(self, positions: Array) -> Array:
+        """Which rows say hardly anything."""
+        flags = self._both(positions, self.corpus.documents.flags.__getitem__, self.live.documents.flags.__getitem__)
+        faint: Array = flags & FAINT != 0
+        return faint
+
+    def freshness(self, positions: Array, now: datetime) -> Array:
+        """The temporal part of rows that were never accessed, as `scoring.temporal` has it, to a quarter of an hour."""
+        moment = int(now.timestamp()) // 900 * 900
+        return self._both(
+            positions,
+            corpus_freshness(self.corpus, moment, self.profile).__getitem__,
+            lambda places: _freshness(self.live.documents.at[places], moment, self.profile),
+        )
+
+    def _both(self, positions: Array, old: Callable[[Array], Array], new: Callable[[Array], Array]) -> Array:
+        split = int(np.searchsorted(positions, len(self.corpus)))
+        if split == len(positions):
+            return old(positions)
+        return np.concatenate([old(positions[:split]), new(positions[split:] - len(self.corpus))])
+
+    def places(self, keys: Array) -> Array:
+        """The positions of rows by key, -1 for a row that is not here."""
+        places = self.corpus.places(keys)
+        places[np.isin(places, self._superseded)] = -1
+        alive = np.flatnonzero(self.live.alive)
+        live_keys = np.where(self.live.messages[alive], 1, -1) * self.live.documents.seq[alive]
+        at = {int(key): int(place) for key, place in zip(live_keys, alive, strict=True)}
+        if at:
+            start = len(self.corpus)
+            found = [start + at[key] if key in at else -1 for key in keys.tolist()]
+            places = np.where(places < 0, np.array(found, dtype=np.int64), places)
+        return places
+
+    def sessions(self, terms: Iterable[TermPostings], conversations: int) -> Array:
+        """BM25 of every conversation, its messages taken as one document; by number, up to `conversations`.
+
+        A word that stands in nearly every conversation weighs nothing and is not counted there.
+        """
+        numbers = self.corpus.session_numbers
+        lengths = np.zeros(conversations + 1)
+        lengths[: len(self.corpus.session_lengths)] = self.corpus.session_lengths[: conversations + 1]
+        if len(self._superseded):
+            gone = numbers[self._superseded]
+            np.subtract.at(lengths, gone, self.corpus.documents.length[self._superseded])
+            numbers = numbers.copy()
+            numbers[self._superseded] = 0
+        live = self.live.documents
+        shown = self._live_counted & self.live.messages & (live.flags & HIDDEN == 0)
+        live_numbers = np.where(shown & (live.conversation <= conversations), live.conversation, 0)
+        np.add.at(lengths, live_numbers, live.length)
+        lengths[0] = 0
+        count = int(np.count_nonzero(lengths))
+        scores = np.zeros(conversations + 1)
+        if not count:
+            return scores
+        norms = length_norms(lengths, float(lengths.sum()) / count, self.profile)
+        many = self.count > _ROWS_PER_SESSION * count
+        for term in terms:
+            if many and self.df(term) > _IN_EVERY_SESSION * self.count:
+                continue
+            times = self._session_times(term, numbers, live_numbers, conversations)
+            times[0] = 0
+            held = np.flatnonzero(times)
+            weight = idf(count, len(held)) * (self.profile.k1 + 1)
+            scores[held] += weight * times[held] / (times[held] + norms[held])
+        return scores
+
+    def _session_times(self, term: TermPostings, numbers: Array, live_numbers: Array, conversations: int) -> Array:
+        owners, times = [live_numbers[term.live_owners]], [term.live_frequencies]
+        for number, postings in enumerate(term.pieces):
+            start = self.corpus.starts[number]
+            if postings is None or start >= self.corpus.messages:
+                continue
+            part = numbers[start : self.corpus.starts[number + 1]]
+            owners.append(part if postings.ordinals is None else part[postings.ordinals])
+            times.append(postings.frequencies)
+        return np.bincount(np.concatenate(owners), weights=np.concatenate(times), minlength=conversations + 1)[
+            : conversations + 1
+        ]
+
+
+def _add(scores: Array, norms: Array, postings: Postings, weight: np.float32) -> None:
+    times = postings.frequencies.astype(np.float32)
+    if postings.ordinals is None:
+        times /= times + norms
+        times *= weight
+        scores += times
+        return
+    places = postings.ordinals.astype(np.intp)
+    times /= norms.take(places) + times
+    times *= weight
+    scores[places] += times
+
+
+def length_norms(lengths: Array, mean_length: float, profile: Profile) -> Array:
+    """BM25's part of the denominator that is a document's own."""
+    norms = lengths.astype(np.float32)
+    norms *= np.float32(profile.k1 * profile.b / mean_length)
+    norms += np.float32(profile.k1 * (1 - profile.b))
+    return norms
+
+
+def corpus_norms(corpus: Corpus, mean_length: float, profile: Profile) -> Array:
+    """The norms of a whole corpus, kept with it as long as the mean length hardly moves."""
+    kept = corpus.kept.get("norms")
+    if kept is not None and kept[0] == profile and abs(kept[1] / mean_length - 1) < 1e-4:
+        return kept[2]  # type: ignore[no-any-return]
+    norms = length_norms(corpus.documents.length, mean_length, profile)
+    corpus.kept["norms"] = (profile, mean_length, norms)
+    return norms
+
+
+def corpus_freshness(corpus: Corpus, moment: int, profile: Profile) -> Array:
+    """The freshness of a whole corpus, kept with it while the time is about the same."""
+    kept = corpus.kept.get("freshness")
+    if kept is not None and kept[0] == profile and kept[1] == moment:
+        return kept[2]  # type: ignore[no-any-return]
+    fresh = _freshness(corpus.documents.at, moment, profile)
+    corpus.kept["freshness"] = (profile, moment, fresh)
+    return fresh
+
+
+def _freshness(at: Array, moment: int, profile: Profile) -> Array:
+    days = (moment - at.astype(np.int64)).astype(np.float32)
+    days /= np.float32(86_400)
+    np.clip(days, 0, _OLDEST_DAYS, out=days)
+    days *= np.float32(-profile.decay_per_day)
+    return np.exp(days, out=days)
+
+
+def visible(field: Field, request: SearchRequest, conversations: Array | None, noise: Array) -> Array:
+    """Which positions the filters let through, as far as the columns tell: never too few.
+
+    `conversations` are the numbers of those that are asked for, None for all; `noise` of those that are left out unless
+    one is asked for by its id.
+    """
+    corpus, live = field.corpus, field.live
+    messages = np.zeros(len(corpus), dtype=bool)
+    messages[: corpus.messages] = True
+    shown = corpus.kept.get("shown")
+    if shown is None or not np.array_equal(shown[0], noise):
+        shown = (noise, _shown(corpus.documents, corpus.alive, noise))
+        corpus.kept["shown"] = shown
+    if request.conversation_id is not None:
+        noise = noise[:0]
+        shown = (noise, _shown(corpus.documents, corpus.alive, noise))
+    live_shown = _shown(live.documents, live.alive, noise)
+    return np.concatenate(
+        [
+            shown[1] & _passes(corpus.documents, messages, request, conversations),
+            live_shown & _passes(live.documents, live.messages, request, conversations),
+        ]
+    )
+
+
+def _shown(documents: Documents, alive: Array, noise: Array) -> Array:
+    shown: Array = alive & (documents.flags & HIDDEN == 0)
+    return shown & ~np.isin(documents.conversation, noise) if len(noise) else shown
+
+
+def _passes(documents: Documents, messages: Array, request: SearchRequest, conversations: Array | None) -> Array:
+    passes = np.ones(len(documents), dtype=bool)
+    if request.scope == "messages" or request.role is not None:
+        passes &= messages
+    if request.scope == "summaries":
+        passes &= ~messages
+    if request.role is not None:
+        passes &= documents.role == (ROLES.index(request.role) if request.role in ROLES else len(ROLES))
+    if request.since is not None:
+        passes &= documents.at >= _second(request.since)
+    if request.before is not None:
+        passes &= documents.since <= _second(request.before)
+    if request.agent is not None:
+        named = np.zeros(len(documents), dtype=bool)
+        for number, names in enumerate(documents.names):
+            if request.agent in names:
+                named |= documents.agents == number
+        passes &= named
+    if conversations is not None:
+        passes &= np.isin(documents.conversation, conversations)
+    return passes
+
+
+def _second(moment: datetime) -> int:
+    return min(max(int(np.floor(moment.timestamp())), 0), 2**32 - 1)
+
+
+def promise(text: Array, fresh: Array, faint: Array, profile: Profile) -> tuple[Array, Array]:
+    """What rows are worth by their text alone (at most 1), and with their freshness, as `scoring.py` has it."""
+    share = np.where(faint, np.float32(profile.noise_share), np.float32(1))
+    relevance = np.float32(1 - profile.faint_share) * np.minimum(text / np.float32(profile.relevant_from), 1)
+    relevance += np.float32(profile.faint_share)
+    whole = np.float32(profile.text) * text + np.float32(profile.temporal) * fresh
+    whole *= relevance
+    whole *= share
+    return text * share, whole
+
+
+def top(values: Array, count: int, *ties: Array) -> Array:
+    """Where the `count` highest values stand, in no order; of equal ones those with the higher `ties`."""
+    if count >= len(values):
+        return np.arange(len(values))
+    if count <= 0:
+        return np.empty(0, dtype=np.int64)
+    bound = np.partition(values, len(values) - count)[len(values) - count]
+    above = np.flatnonzero(values > bound)
+    equal = np.flatnonzero(values == bound)
+    if len(above) + len(equal) > count:
+        order = np.lexsort([tie[equal] for tie in reversed(ties)]) if ties else np.arange(len(equal))
+        equal = equal[order[::-1][: count - len(above)]]
+    return np.concatenate([above, equal])

@@ -56,9 +56,11 @@ def test_switched_off_the_run_succeeds_and_tags_nothing(pipeline: Pipeline) -> N
 
 def test_the_hourly_job_reaps_orphans(pipeline: Pipeline) -> None:
     pipeline.connection.execute(
-        """INSERT INTO ros_tags (entity_kind, entity_id, conversation_id, tag_key, tag_value, status, source,
-        proposed_by) VALUES ('summary', gen_random_uuid(), gen_random_uuid(), 'topic', 'gone', 'accepted', 'person',
-        'ada')""" )
+        """
+        INSERT INTO ros_tags (entity_kind, entity_id, conversation_id, tag_key, tag_value, status, source, proposed_by)
+        VALUES ('summary', gen_random_uuid(), gen_random_uuid(), 'topic', 'gone', 'accepted', 'person', 'ada')
+        """
+    )
     result = pipeline.defs.resolve_job_def("tidy_tags").execute_in_process(instance=pipeline.instance)
     assert result.success
     assert result.output_for_node("sweep_tags") == 1

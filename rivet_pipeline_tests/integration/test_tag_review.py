@@ -390,8 +390,8 @@ def test_chains_stay_flat_and_circles_are_refused(connection: Connection, sessio
         merge_values(connection, "topic", "unheard-of", "c", by="ada")
     with pytest.raises(InvalidInputError, match="merged into c"):
         upsert_value(connection, Literal("topic", "a"), by="ada")
-    value = upsert_value(connection, Literal("topic", "d"), by="ada")
-    decide_values(connection, [Entry(Literal("topic", "d"), "rejected", value.revision)], by="ada")
+    known = upsert_value(connection, Literal("topic", "d"), by="ada")
+    decide_values(connection, [Entry(Literal("topic", "d"), "rejected", known.revision)], by="ada")
     with pytest.raises(InvalidInputError, match="rejected"):
         merge_values(connection, "topic", "c", "d", by="ada")
     assert merge_values(connection, "topic", "caching", "a", by="ada").into == "c"

@@ -10,6 +10,8 @@ from uuid import UUID
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.db.stale import announce_refinement
 from rivet_pipeline.models.protocols import ModelError
+from rivet_pipeline.stages import StageReport
+from rivet_pipeline.tags import propose as stage
 from rivet_pipeline.tags.literals import read_literal
 from rivet_pipeline.tags.propose import TagReport, propose_tags
 from rivet_pipeline.tags.types import Proposal, TagAnswer, TagRequest
@@ -29,7 +31,9 @@ class ScriptedTagger:
 
     source: OneOf["model", "keyphrases"] = "model"
 
-    def __init__(self, script: Callable[[TagRequest], Sequence[str | Proposal]] | Sequence[str] = ()) -> None:
+    def __init__(
+        self, script: Callable[[TagRequest], Sequence[str | Proposal]] | Sequence[str | Proposal] = ()
+    ) -> None:
         self.script = script if callable(script) else lambda request: script
         self.name = "tagger-1"
         self.asked: list[TagRequest] = []
@@ -71,11 +75,9 @@ def tag_all(pool: Pool, tagger: Any) -> TagReport:
 
 def propose(connection: Connection, summary: UUID, tags: Sequence[str]) -> None:
     """What the stage writes when a tagger suggests these tags for a leaf."""
-    from rivet_pipeline.tags import propose as stage
-
     announce_refinement(connection, "tag_proposals", model="tagger-1", version=1)
     connection.execute("DELETE FROM ros_tag_extractions WHERE summary_id = %s", [summary])
-    report = stage.TagReport(stage.StageReport("tag_proposals"))
+    report = TagReport(StageReport("tag_proposals"))
     one_pass = stage._Pass(connection, ScriptedTagger(tags), report)
     found = one_pass._load(summary)
     assert found is not None

@@ -60,6 +60,7 @@ FAULTS = {
             "tool_call_text",
             "message_embeddings",
             "leaf_summaries",
+            "tag_proposals",
             "branch_summaries",
             "root_summaries",
             "summary_embeddings",
@@ -81,6 +82,17 @@ FAULTS = {
                                     embedding)
         SELECT k.id, 'topic', o.id, 0, o.text_hash, 0, 1, '[1,2,3]'
         FROM ros_wiki_topics AS o JOIN ros_embedding_models AS k ON k.name = 'unindexed' LIMIT 1""",
+    ("tag_proposals", "nothing_overdue"): "DELETE FROM ros_tag_extractions",
+    ("tag_proposals", "nothing_stale"): "UPDATE ros_tag_extractions SET pipeline_version = 0",
+    ("tag_proposals", "none_dropped"): "UPDATE ros_tag_extractions SET status = 'dropped', error = 'http-503: busy'",
+    ("tag_proposals", "no_orphans"): """
+        INSERT INTO ros_tags (entity_kind, entity_id, conversation_id, tag_key, tag_value, status, source, proposed_by)
+        SELECT 'summary', gen_random_uuid(), id, 'topic', 'gone', 'accepted', 'person', 'ada' FROM ros_conversations""",
+    ("tag_proposals", "no_aliases"): """
+        INSERT INTO ros_tags (entity_kind, entity_id, conversation_id, tag_key, tag_value, status, source, proposed_by)
+        SELECT 'conversation', id, id, 'topic', 'pg', 'accepted', 'person', 'ada' FROM ros_conversations;
+        INSERT INTO ros_tag_taxonomy (tag_key, tag_value, status, alias_of, source, proposed_by)
+        VALUES ('topic', 'pg', 'accepted', 'postgres', 'person', 'ada')""",
     ("leaf_summaries", "no_orphans"): """
         DELETE FROM ros_summary_sources WHERE summary_id = (SELECT id FROM ros_summaries ORDER BY seq LIMIT 1)""",
     ("branch_summaries", "no_orphans"): "UPDATE ros_summaries SET parent_id = NULL",
@@ -120,6 +132,7 @@ WARNINGS = {
     "nothing_overdue",
     "nothing_failing",
     "nothing_stale",
+    "none_dropped",
     "grounded",
     "covered",
     "no_duplicate_events",

@@ -22,7 +22,7 @@ from rivet_pipeline.tags.log import read_log, undo
 from rivet_pipeline.tags.quality import alias_tags
 from rivet_pipeline.tags.read import count_tags, list_tags
 from rivet_pipeline.tags.review import Item, add_tag, decide
-from rivet_pipeline.tags.types import Tag
+from rivet_pipeline.tags.types import Decision, Tag
 from rivet_pipeline.tags.vocabulary import list_values, merge_values
 from rivet_pipeline_tests.integration.memory_rows import add_conversation, add_summary
 from rivet_pipeline_tests.integration.tagging import propose
@@ -76,7 +76,7 @@ class Reviewing(RuleBasedStateMachine):
     @rule(data=st.data(), accept=st.booleans(), stale=st.booleans())
     def judge(self, data: Any, accept: bool, stale: bool) -> None:
         tag = data.draw(st.sampled_from(sorted(self.tags(), key=lambda one: (str(one.entity_kind), one.value, one.id))))
-        wanted = "accepted" if accept else "rejected"
+        wanted: Decision = "accepted" if accept else "rejected"
         seen = tag.revision - 1 if stale else tag.revision
         [result] = decide(self.connection, [Item(tag.id, wanted, seen=seen)], by="ada").items
         [now] = [one for one in self.tags() if one.id == tag.id]

@@ -148,19 +148,19 @@ def test_misbehaviour_has_a_name_and_never_leaves_a_half_answer(shape: Shape, ho
     assert len(server.asked) == 1
 
 
-def test_an_unfinished_or_refused_chat_answer_is_none() -> None:
-    for reply in (
+@pytest.mark.parametrize(
+    "reply",
+    [
         says(json.dumps(GOOD), finish="length"),
         says(json.dumps(GOOD), finish="content_filter"),
         says(None, refusal="I would rather not."),
         says("<think>" + json.dumps(GOOD)),
-    ):
-        with (
-            service("openai", lambda request, reply=reply: reply) as (_, settings),
-            pytest.raises(ModelError) as failed,
-        ):
-            built(settings).propose(REQUEST)
-        assert failed.value.cause == "content"
+    ],
+)
+def test_an_unfinished_or_refused_chat_answer_is_none(reply: Reply) -> None:
+    with service("openai", lambda request: reply) as (_, settings), pytest.raises(ModelError) as failed:
+        built(settings).propose(REQUEST)
+    assert failed.value.cause == "content"
 
 
 @shapes

@@ -22,8 +22,8 @@ from psycopg.types.json import Jsonb
 
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.migrations import apply_migrations
-from rivet_pipeline.db.pending import pending_days
 from rivet_pipeline.db.pool import Connection, connect, open_pool
+from rivet_pipeline.db.quality import overdue_items
 from rivet_pipeline.embedding.embed import embed_topics
 from rivet_pipeline.models.embedder import WordLlamaEmbedder
 from rivet_pipeline.versions import WIKI_PIPELINE_VERSION
@@ -38,23 +38,10 @@ from rivet_pipeline.wiki.types import Claim, PatchDraft
 TARGET = 100.0
 
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
-_NOUNS = [
-    "gauge",
-    "importer",
-    "backup",
-    "scanner",
-    "endpoint",
-    "cluster",
-    "panel",
-    "report",
-    "plan",
-    "timer",
-    "cache",
-    "queue",
-    "parser",
-    "index",
-    "broker",
-]
+_NOUNS = (
+    *("gauge", "importer", "backup", "scanner", "endpoint", "cluster", "panel", "report"),
+    *("plan", "timer", "cache", "queue", "parser", "index", "broker"),
+)
 _NAMES = [
     f"{first}{second}" for first in ("Tide", "Kelp", "Brine", "Harbour", "Quay") for second in ("Box", "Link", "Map")
 ]
@@ -91,7 +78,7 @@ def _measure(url: str, leaves: int, topics: int, rounds: int) -> int:
         reads: dict[str, Callable[[str], object]] = {
             "gaps": lambda _: read_gaps(connection),
             "counts": lambda _: read_counts(connection),
-            "pending": lambda _: pending_days(connection),
+            "pending": lambda _: overdue_items(connection, "wiki_patches"),
             "patches to review": lambda _: list_patches(connection),
             "search": lambda query: search_topics(connection, query, embed_query=vectors.__getitem__),
         }
@@ -121,6 +108,13 @@ def _fill(connection: Connection, leaves: int, topics: int) -> None:
             _add_leaf(connection, number, random.choice(titles), ids)
     with connection.transaction():
         rebuild(connection, ids.values(), cause="benchmark")
+    # Every other stage has seen these conversations, as in a store that is up to date.
+    connection.execute(
+        """
+        INSERT INTO ros_stage_marks (stage, conversation_id, revision)
+        SELECT DISTINCT stage, conversation_id, revision FROM ros_unseen_conversations
+        """
+    )
 
 
 def _add_leaf(connection: Connection, number: int, title: str, ids: dict[str, UUID]) -> None:
@@ -145,8 +139,8 @@ def _add_leaf(connection: Connection, number: int, title: str, ids: dict[str, UU
     draft = PatchDraft(title, (claim,), entities=tuple(names))
     connection.execute(
         """
-        INSERT INTO ros_wiki_patches (kind, status, leaf_id, leaf_hash, topic_id, title, payload, content_hash, claim_keys,
-                                      decision, reason, as_of, model, pipeline_version)
+        INSERT INTO ros_wiki_patches (kind, status, leaf_id, leaf_hash, topic_id, title, payload, content_hash,
+                                      claim_keys, decision, reason, as_of, model, pipeline_version)
         VALUES ('edit', %s, %s, %s, %s, %s, %s, %s, %s, 'slug', 'a benchmark', %s, 'bench', %s)
         """,
         [

@@ -260,9 +260,9 @@ def test_pages_are_listed_found_and_read_over_http(client: httpx.Client) -> None
     assert get(client, "/api/wiki/_recent", limit=4)["revisions"]
     assert get(client, "/api/wiki/_gaps")["wanted"]
     assert get(client, "/api/wiki/_counts")["pages"] == len(SESSIONS) + 1
-    patches = get(client, "/api/wiki/_patches", status="applied", slug="tank", limit=1)
-    assert patches["patches"][0]["slug"] == "tank"
-    following = get(client, "/api/wiki/_patches", status="applied", slug="tank", before=patches["next"])
+    patches = get(client, "/api/wiki/_patches", status="applied", slug="kelpie", limit=1)
+    assert patches["patches"][0]["slug"] == "kelpie"
+    following = get(client, "/api/wiki/_patches", status="applied", slug="kelpie", before=patches["next"])
     assert following["next"] is None
 
 

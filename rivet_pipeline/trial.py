@@ -58,16 +58,8 @@ def try_questions(
         progress: Told of each question.
     """
     with scratch_database(url) as scratch, open_pool(scratch, max_size=4, application_name="rivet-eval") as pool:
-        say("storing")
-        if questions is None:
-            _import_demo(pool, settings)
-        else:
-            with pool.connection() as connection:
-                _store(connection, questions.conversations)
-        _refine(pool, settings, embedder, summarizer, say)
+        fill(pool, settings, questions, embedder=embedder, summarizer=summarizer, say=say)
         with pool.connection() as connection:
-            # Young tables look empty to the planner until autovacuum has seen them.
-            connection.execute("ANALYZE")
             asked = questions or demo_questions(connection)
             scope: Scope = "messages" if summarizer is None else "both"
             say("asking")
@@ -79,6 +71,28 @@ def try_questions(
                 scope=scope,
                 progress=progress,
             )
+
+
+def fill(
+    pool: Pool,
+    settings: Settings,
+    questions: QuestionSet | None,
+    *,
+    embedder: Embedder,
+    summarizer: Summarizer | None = None,
+    say: Say = lambda _: None,
+) -> None:
+    """Stores a question set's conversations in an empty store and refines them; the arguments of `try_questions`."""
+    say("storing")
+    if questions is None:
+        _import_demo(pool, settings)
+    else:
+        with pool.connection() as connection:
+            _store(connection, questions.conversations)
+    _refine(pool, settings, embedder, summarizer, say)
+    with pool.connection() as connection:
+        # Young tables look empty to the planner until autovacuum has seen them.
+        connection.execute("ANALYZE")
 
 
 def _store(connection: Connection, conversations: Sequence[Conversation]) -> None:

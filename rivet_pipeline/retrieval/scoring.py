@@ -63,11 +63,11 @@ class Profile:
     within: float = 8.0
     #: Rows whose neighbours are looked at, at least as many as are wanted.
     neighbours_of: int = 60
-    #: Beyond the first ones, each further row of a conversation in one list keeps this share of the share of the one
-    #: before it, never less than the least.
-    crowd_free: int = 5
-    crowd_share: float = 0.92
-    crowd_least: float = 0.4
+    #: Beyond the first ones, further rows of a conversation in one list keep this share, to a power that grows ever
+    #: faster with their number, never less than the least.
+    crowd_free: int = 6
+    crowd_share: float = 0.97
+    crowd_least: float = 0.3
     #: A summary below what it was made from (or the other way round) keeps this share.
     repeat_share: float = 0.85
     #: Injected context, notices and tool stubs keep this share of their score.
@@ -189,7 +189,8 @@ def within(*, context: float, best: float, profile: Profile = PROFILE) -> float:
 def crowd_factor(place: int, profile: Profile = PROFILE) -> float:
     """What share of its score the `place`-th row (from 0) of one conversation keeps in one list."""
     beyond = max(0, place - profile.crowd_free + 1)
-    return max(profile.crowd_least, profile.crowd_share**beyond)
+    share: float = profile.crowd_share ** (beyond * (1 + beyond / 5))
+    return max(profile.crowd_least, share)
 
 
 def lift_verbatim(score: float, verbatim: bool) -> float:

@@ -106,7 +106,7 @@ def test_one_conversation_does_not_fill_the_list(connection: Connection) -> None
     for _ in range(30):
         add_message(connection, "the tide gauge is late", conversation=crowded)
     others = {add_message(connection, "the tide gauge is late today") for _ in range(4)}
-    hits = find(connection, "tide gauge late", limit=20).hits
+    hits = find(connection, "tide gauge late", limit=24).hits
     assert others < set(ids(hits))
     assert ids(find(connection, "tide gauge late", limit=10).hits) == ids(hits)[:10]
     within = find(connection, "tide gauge late", limit=20, conversation_id=crowded).hits

@@ -140,7 +140,7 @@ def test_a_summary_and_a_whole_text_keep_nobody_out(site: Site) -> None:
         page.locator(".node.leaf .panel a", has_text="In the conversation").first.wait_for()
         page.locator(".more a").first.click()
         expect(page.locator(".more")).to_have_count(0)
-        assert page.inner_text("main").count("A long report.") == 900
+        assert page.inner_text(".transcript").count("A long report.") == 900
         assert serious(page) == []
 
 

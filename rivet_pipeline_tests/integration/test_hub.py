@@ -312,6 +312,7 @@ def test_the_timeline_shows_days_and_how_far_they_are(client: httpx.Client) -> N
     assert read.values("a", "href").count("/hub/day/2026-03-02") == 2
     assert "messages: 3 pending" in read.words or "messages: 2 pending" in read.words
     assert "Nothing began in February 2026" in page(client, "/hub/timeline", month="2026-02").words
+    assert "1 conversation, 11 messages" in page(client, "/hub/timeline", agent="codex<i>").words
 
 
 @pytest.mark.parametrize("month", ["0001-01", "9999-12", "2022-11"])

@@ -119,6 +119,35 @@ CREATE INDEX ros_tag_decisions_decision ON ros_tag_decisions (decision);
 CREATE INDEX ros_tag_decisions_time ON ros_tag_decisions (decided_at DESC, id DESC);
 CREATE INDEX ros_tag_decisions_row ON ros_tag_decisions (row_id);
 
+-- A value is spelled in small letters, where the exact words of a secret are not found; its display form has them. What
+-- is taken out of the one goes from the other.
+CREATE FUNCTION ros_tag_follow_redaction() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.tag_value := ros_tag_text(NEW.display, 128);
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER ros_tags_follow_redaction BEFORE UPDATE OF display ON ros_tags
+    FOR EACH ROW WHEN (NEW.display LIKE '%[redacted:%' AND OLD.display NOT LIKE '%[redacted:%')
+    EXECUTE FUNCTION ros_tag_follow_redaction();
+CREATE TRIGGER ros_tag_taxonomy_follow_redaction BEFORE UPDATE OF display ON ros_tag_taxonomy
+    FOR EACH ROW WHEN (NEW.display LIKE '%[redacted:%' AND OLD.display NOT LIKE '%[redacted:%')
+    EXECUTE FUNCTION ros_tag_follow_redaction();
+
+CREATE FUNCTION ros_tag_decisions_follow_redaction() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.tag_value := ros_tag_text(coalesce(NEW.after, NEW.before) ->> 'display', 128);
+    NEW.before := NEW.before || jsonb_build_object('tag_value', NEW.tag_value);
+    NEW.after := NEW.after || jsonb_build_object('tag_value', NEW.tag_value);
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER ros_tag_decisions_follow_redaction BEFORE UPDATE OF before, after ON ros_tag_decisions
+    FOR EACH ROW WHEN (coalesce(NEW.after, NEW.before) ->> 'display' LIKE '%[redacted:%')
+    EXECUTE FUNCTION ros_tag_decisions_follow_redaction();
+
 -- Whoever writes literals of a key holds this lock shared, whoever merges its values holds it alone: else a tag could be
 -- written with a value that has just become another one's alias.
 CREATE FUNCTION ros_tag_lock(locked_key text) RETURNS bigint

@@ -22,7 +22,7 @@ from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.db.store import open_store
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.settings import get_settings
-from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_value
+from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_value, typed_value
 from rivet_pipeline.tags.log import read_log, undo
 from rivet_pipeline.tags.propose import ask_again, reap_tags
 from rivet_pipeline.tags.read import count_tags, find_tag, list_tags, lookup_sessions, read_pending
@@ -272,7 +272,7 @@ def add_command(
     if (session is None) == (summary is None):
         raise typer.BadParameter("give either --session or --summary", param_hint="--session")
     with _store() as connection:
-        literal, shown = read_literal(tag), tag.partition(":")[2].strip()
+        literal, shown = read_literal(tag), typed_value(tag)
         if summary is not None:
             result = add_tag(connection, "summary", summary, literal, by=_name(by), display=shown)
         else:

@@ -9,7 +9,7 @@ from typing import Any
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.models.texts import clean_outgoing
-from rivet_pipeline.tags.literals import MAX_VALUE, Literal, display_of, read_literal, tag_text
+from rivet_pipeline.tags.literals import MAX_VALUE, Literal, display_of, read_literal, tag_text, typed_value
 from rivet_pipeline.tags.types import MAX_PROPOSALS, Proposal
 
 #: Keys that a model may use, and the longest value and reason that it may give, in characters.
@@ -84,7 +84,7 @@ def _typed(entry: dict[str, Any]) -> tuple[str, str] | None:
         literal = read_literal(tag)
     except InvalidInputError:
         return None
-    return literal.key, tag.partition(":")[2].strip() or literal.value
+    return literal.key, typed_value(tag)
 
 
 def _share(value: Any) -> float | None:

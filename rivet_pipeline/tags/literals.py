@@ -83,6 +83,14 @@ def read_literal(text: str, *, field: str = "tag") -> Literal:
     return Literal(read_key(key, field=field), read_value(value, field=field))
 
 
+def typed_value(text: str) -> str:
+    """The value's part of a literal, as it was typed: what stands behind the first colon, of whatever width."""
+    for place, character in enumerate(text):
+        if unicodedata.normalize("NFKC", character) == ":":
+            return text[place + 1 :].strip()
+    return ""
+
+
 def display_of(text: str, value: str) -> str:
     """How a value is shown where that differs from its spelling: as it was typed, on one line. Else empty."""
     shown = " ".join(_FORMAT.sub("", _SURROGATES.sub("", text.replace("\x00", ""))).split())[:MAX_DISPLAY].strip()

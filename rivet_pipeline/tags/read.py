@@ -90,7 +90,7 @@ def read_pending(
         SELECT {COLUMNS} FROM ros_tags AS t
         WHERE (status = 'suggested' OR removal = 'suggested') AND conversation_id = ANY(%s)
           AND (entity_kind = 'conversation' OR EXISTS (SELECT 1 FROM ros_summaries AS s WHERE s.id = t.entity_id))
-        ORDER BY entity_kind, confidence DESC NULLS LAST, created_at, id
+        ORDER BY entity_kind, confidence DESC NULLS LAST, tag_key, tag_value, id
         """.encode(),  # noqa: S608 - the columns are ours
         [[row["conversation_id"] for row in sessions]],
     ).fetchall()

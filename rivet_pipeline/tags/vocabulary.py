@@ -220,7 +220,7 @@ def _make_alias(connection: Connection, recorder: Recorder, source: Literal, tar
     recorder.note("value", ids)
     connection.execute(
         """
-        UPDATE ros_tag_taxonomy SET alias_of = %(into)s, decided_by = %(by)s, decided_at = now()
+        UPDATE ros_tag_taxonomy SET alias_of = %(into)s, status = 'accepted', decided_by = %(by)s, decided_at = now()
         WHERE id = ANY(%(ids)s) AND alias_of IS DISTINCT FROM %(into)s
         """,
         {"into": target.value, "by": by, "ids": ids},

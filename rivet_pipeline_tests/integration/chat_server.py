@@ -60,7 +60,7 @@ class ChatServer:
 
 
 @contextmanager
-def chat_server(script: Script) -> Iterator[ChatServer]:
+def chat_server(script: Script, *, path: str = "/v1/chat/completions") -> Iterator[ChatServer]:
     state = ChatServer(script)
 
     class Handler(BaseHTTPRequestHandler):
@@ -70,7 +70,7 @@ def chat_server(script: Script) -> Iterator[ChatServer]:
             state.raw.append(raw)
             state.asked.append(request)
             state.headers.append({name.lower(): value for name, value in self.headers.items()})
-            reply = state.script(request) if self.path == "/v1/chat/completions" else Reply({"error": "path"}, 404)
+            reply = state.script(request) if self.path == path else Reply({"error": "path"}, 404)
             if reply.hang_up:
                 self.close_connection = True
                 return

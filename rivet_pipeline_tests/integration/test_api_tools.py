@@ -327,7 +327,8 @@ def test_every_tool_takes_json_by_post_only(refuser: httpx.Client, name: str) ->
 def test_bodies_are_bounded(refuser: httpx.Client, name: str) -> None:
     limit = 1024 * 1024 if name == "memory_ingest_session" else 256 * 1024
     path, headers = f"/api/memory/tool/{name}", {"content-type": "application/json"}
-    assert refuser.post(path, content=b" " * (limit - 2) + b"{}", headers=headers).status_code == 400
+    taken = refuser.post(path, content=b" " * (limit - 2) + b"{}", headers=headers)
+    assert taken.status_code == (200 if name == "memory_tags" else 400)
     answer = refuser.post(path, content=b" " * (limit - 1) + b"{}", headers=headers)
     assert answer.status_code == 413
     assert f"{limit:,} bytes" in answer.json()["detail"]

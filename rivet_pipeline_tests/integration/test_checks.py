@@ -60,11 +60,23 @@ FAULTS = {
             "tool_call_text",
             "message_embeddings",
             "leaf_summaries",
+            "tag_proposals",
             "branch_summaries",
             "root_summaries",
             "summary_embeddings",
         )
     },
+    ("tag_proposals", "nothing_overdue"): "DELETE FROM ros_tag_extractions",
+    ("tag_proposals", "nothing_stale"): "UPDATE ros_tag_extractions SET pipeline_version = 0",
+    ("tag_proposals", "none_dropped"): "UPDATE ros_tag_extractions SET status = 'dropped', error = 'http-503: busy'",
+    ("tag_proposals", "no_orphans"): """
+        INSERT INTO ros_tags (entity_kind, entity_id, conversation_id, tag_key, tag_value, status, source, proposed_by)
+        SELECT 'summary', gen_random_uuid(), id, 'topic', 'gone', 'accepted', 'person', 'ada' FROM ros_conversations""",
+    ("tag_proposals", "no_aliases"): """
+        INSERT INTO ros_tags (entity_kind, entity_id, conversation_id, tag_key, tag_value, status, source, proposed_by)
+        SELECT 'conversation', id, id, 'topic', 'pg', 'accepted', 'person', 'ada' FROM ros_conversations;
+        INSERT INTO ros_tag_taxonomy (tag_key, tag_value, status, alias_of, source, proposed_by)
+        VALUES ('topic', 'pg', 'accepted', 'postgres', 'person', 'ada')""",
     ("leaf_summaries", "no_orphans"): """
         DELETE FROM ros_summary_sources WHERE summary_id = (SELECT id FROM ros_summaries ORDER BY seq LIMIT 1)""",
     ("branch_summaries", "no_orphans"): "UPDATE ros_summaries SET parent_id = NULL",
@@ -104,6 +116,7 @@ WARNINGS = {
     "nothing_overdue",
     "nothing_failing",
     "nothing_stale",
+    "none_dropped",
     "grounded",
     "covered",
     "no_duplicate_events",

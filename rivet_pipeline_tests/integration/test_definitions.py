@@ -28,6 +28,7 @@ from rivet_pipeline.versions import (
     LEXICON_VERSION,
     MESSAGES_VERSION,
     SUMMARY_PIPELINE_VERSION,
+    TAGS_VERSION,
     TOOL_TEXT_VERSION,
 )
 
@@ -36,6 +37,7 @@ DEPENDENCIES = {
     "tool_call_text": {"messages"},
     "message_embeddings": {"messages", "tool_call_text"},
     "leaf_summaries": {"messages"},
+    "tag_proposals": {"leaf_summaries"},
     "branch_summaries": {"leaf_summaries"},
     "root_summaries": {"branch_summaries"},
     "summary_embeddings": {"leaf_summaries", "branch_summaries", "root_summaries"},
@@ -46,6 +48,7 @@ GROUPS = {
     "tool_call_text": "transcripts",
     "message_embeddings": "embeddings",
     "leaf_summaries": "summaries",
+    "tag_proposals": "tags",
     "branch_summaries": "summaries",
     "root_summaries": "summaries",
     "summary_embeddings": "embeddings",
@@ -56,6 +59,7 @@ KINDS = {
     "tool_call_text": {"postgres"},
     "message_embeddings": {"postgres", "pgvector"},
     "leaf_summaries": {"postgres", "llm"},
+    "tag_proposals": {"postgres"},
     "branch_summaries": {"postgres", "llm"},
     "root_summaries": {"postgres", "llm"},
     "summary_embeddings": {"postgres", "pgvector"},
@@ -66,6 +70,7 @@ VERSIONS = {
     "tool_call_text": f"{TOOL_TEXT_VERSION}/rendering-1",
     "message_embeddings": f"{EMBEDDING_VERSION}/wordllama-l2-supercat-256",
     "leaf_summaries": f"{SUMMARY_PIPELINE_VERSION}/extractive-1",
+    "tag_proposals": f"{TAGS_VERSION}/keyphrases-1",
     "branch_summaries": f"{SUMMARY_PIPELINE_VERSION}/extractive-1",
     "root_summaries": f"{SUMMARY_PIPELINE_VERSION}/extractive-1",
     "summary_embeddings": f"{EMBEDDING_VERSION}/wordllama-l2-supercat-256",
@@ -159,7 +164,7 @@ def test_two_definitions_do_not_share_what_tests_hand_in() -> None:
 def test_asset_bodies_are_short() -> None:
     lengths = dict(bodies())
     # The levels of the summary tree share one function, and so do the two kinds of vectors.
-    assert {"messages", "tool_call_text", "level", "vectors", "lexicon"} <= set(lengths)
+    assert {"messages", "tool_call_text", "level", "tag_proposals", "vectors", "lexicon"} <= set(lengths)
     assert {name: length for name, length in lengths.items() if length > 25} == {}
 
 

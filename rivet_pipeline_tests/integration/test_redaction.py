@@ -20,6 +20,9 @@ from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.summaries.compact import resummarize, summarize_leaves
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
+from rivet_pipeline.tags.literals import Literal, read_value
+from rivet_pipeline.tags.review import add_tag
+from rivet_pipeline.tags.vocabulary import upsert_value
 from rivet_pipeline.transcripts import redact_stored
 from rivet_pipeline.transcripts.importer import import_paths
 from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, WriteResult, write_batch
@@ -189,6 +192,16 @@ def memory(connection: Connection) -> dict[str, UUID]:
         " VALUES (gen_random_uuid(), %s, 1, 1, %s)",
         [f"/x/{GITHUB}.jsonl", Jsonb({"conversations": [f"c:{GITHUB}"]})],
     )
+    literal = Literal("topic", read_value(GITHUB))
+    add_tag(connection, "conversation", conversation, literal, by="ada", display=GITHUB)
+    add_tag(connection, "summary", leaf, Literal("topic", "tides"), by="ada")
+    connection.execute("UPDATE ros_tags SET reason = %s WHERE tag_value = 'tides'", [f"it names {GITHUB}"])
+    upsert_value(connection, literal, by="ada", display=GITHUB, description=f"The key {GITHUB}")
+    connection.execute(
+        "INSERT INTO ros_tag_extractions (summary_id, text_hash, status, model, pipeline_version, error)"
+        " VALUES (%s, gen_random_uuid(), 'dropped', 'm', 1, %s)",
+        [leaf, f"no sound tag in {GITHUB}"],
+    )
     refresh_lexicon(connection)
     return {"conversation": conversation, "told": told, "near": near, "plain": plain, "leaf": leaf, "branch": branch}
 
@@ -212,6 +225,10 @@ def test_a_secret_goes_from_every_table(connection: Connection, memory: dict[str
         "ros_conversations": 1,
         "ros_summaries": 2,
         "ros_summary_revisions": 1,
+        "ros_tags": 2,
+        "ros_tag_taxonomy": 1,
+        "ros_tag_decisions": 2,
+        "ros_tag_extractions": 1,
         "ros_failures": 2,
         "ros_import_files": 1,
     }

@@ -24,6 +24,7 @@ from rivet_pipeline.automation.instance import (
     end_leftover_runs,
     ensure_pool_limits,
 )
+from rivet_pipeline.automation.plan import DOWNSTREAM
 from rivet_pipeline.automation.schedules import idle_conversations
 from rivet_pipeline.automation.sensors import MAX_REMINE_ROWS, MAX_REMINE_RUNS, MAX_RUNS_PER_TICK, pending_work
 from rivet_pipeline.automation.sensors import remine_stale as remine_stale_sensor
@@ -383,7 +384,7 @@ def test_remining_redoes_every_stale_summary_and_then_rests(pipeline: Pipeline) 
     requests = remine_requests(pipeline)
     assert [days(request) for request in requests] == [(str(day), str(day)) for day in found]
     for request in requests:
-        assert stages(request) == {"leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"}
+        assert stages(request) == set(DOWNSTREAM["leaf_summaries"])
         assert (request.tags["rivet/reason"], request.tags["dagster/priority"]) == ("stale", "-1")
         assert request.tags[AUTOMATION_TAG] == "true"
         assert carry_out(pipeline, request).success
@@ -492,7 +493,7 @@ def test_what_a_changed_text_made_stale_is_live_work(pipeline: Pipeline) -> None
         carry_out(pipeline, request)
     pipeline.connection.execute("UPDATE ros_messages SET tool_result = 'late' WHERE seq = 1")
     (request,) = tick(pipeline)
-    assert stages(request) == {"leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"}
+    assert stages(request) == set(DOWNSTREAM["leaf_summaries"])
     carry_out(pipeline, request)
     assert pipeline.rows("SELECT * FROM ros_stale_summaries") == []
 
@@ -511,7 +512,7 @@ def test_the_schedule_asks_only_for_what_time_made_due(pipeline: Pipeline) -> No
     make_old(pipeline.connection, "test:idle", timedelta(minutes=16))
     (request,) = ask_schedule(pipeline)
     assert days(request) == (str(DAY),) * 2
-    assert stages(request) == {"leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"}
+    assert stages(request) == set(DOWNSTREAM["leaf_summaries"])
     assert request.tags["rivet/reason"] == "idle"
     enter(pipeline.instance, request, DagsterRunStatus.QUEUED)
     assert ask_schedule(pipeline) == []

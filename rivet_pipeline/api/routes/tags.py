@@ -37,7 +37,7 @@ from rivet_pipeline.api.tag_models import (
 )
 from rivet_pipeline.api.tools import SMALL_BODY
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.tags.literals import Literal, read_key, read_value
+from rivet_pipeline.tags.literals import Literal, read_key, read_value, typed_value
 from rivet_pipeline.tags.log import read_log, undo
 from rivet_pipeline.tags.read import count_tags, list_tags, lookup_sessions, read_pending
 from rivet_pipeline.tags.review import Item, add_tag, decide, find_conversation, suggest_removal
@@ -125,7 +125,7 @@ def add(body: AddBody, resources: FromApp) -> DecidedAnswer:
 
 
 def _shown(body: AddBody) -> str:
-    return body.value or (body.tag or "").partition(":")[2].strip()
+    return body.value or typed_value(body.tag or "")
 
 
 @router.post("/decide", summary="Accept or reject tags", dependencies=_WRITE)

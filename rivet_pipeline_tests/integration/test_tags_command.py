@@ -1,0 +1,114 @@
+"""`rivet tags` on a test's own store, as a person at a terminal uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from rivet_pipeline.db.pool import Connection, Pool
+from rivet_pipeline_tests.integration.memory_rows import add_conversation
+from rivet_pipeline_tests.integration.rivet_command import Run, rivet_command
+from rivet_pipeline_tests.integration.tagging import ScriptedTagger, leaf, standing, tag_all
+
+KEY = "claude-code:1"
+
+
+@pytest.fixture
+def tags(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
+    with rivet_command(database_url, tmp_path, monkeypatch, capsys, before=("tags",)) as run:
+        yield run
+
+
+@pytest.fixture
+def session(connection: Connection, pool: Pool) -> UUID:
+    """A session with suggestions that wait."""
+    conversation = add_conversation(connection, key=KEY, settings={"project": "shop"})
+    leaf(connection, conversation)
+    tag_all(pool, ScriptedTagger(["topic:caching", "topic:redis"]))
+    return conversation
+
+
+def test_a_review_at_the_terminal(tags: Run, session: UUID, connection: Connection) -> None:
+    shown = tags("pending")
+    assert shown.code == 0
+    assert "topic:caching" in shown.out
+    assert "accepted: project:shop" in shown.out
+    accepted = tags("accept", "topic:caching", "--session", KEY, "--by", "ada")
+    assert "topic:caching is accepted. Undo: rivet tags undo " in accepted.out
+    [redis] = tags("pending", "--json").json["sessions"][0]["tags"]
+    assert tags("reject", *[row["id"][:12] for row in redis["rows"]]).code == 0
+    assert standing(connection) == {
+        ("conversation", "project:shop", "accepted"),
+        ("conversation", "topic:caching", "accepted"),
+        ("summary", "topic:caching", "accepted"),
+        ("conversation", "topic:redis", "rejected"),
+        ("summary", "topic:redis", "rejected"),
+    }
+    assert "Nothing waits" in tags("pending").out
+    assert "topic:caching" in tags("counts", "--key", "topic").out
+    assert tags("lookup", KEY, "none:1").out.splitlines() == [f"{KEY}: project:shop, topic:caching", "none:1: no tags"]
+    assert "ada" in tags("log").out
+    newest, oldest = tags("log", "--json").json
+    assert tags("undo", oldest["decision"]).out.startswith("Undone: topic:caching")
+    again = tags("undo", oldest["decision"])
+    assert (again.code, "undone already" in again.err) == (1, True)
+    assert newest["rows"] == 2
+    assert "topic:caching?" in tags("lookup", KEY, "--state", "suggested").out
+
+
+def test_tags_are_added_listed_taken_off_and_kept(tags: Run, session: UUID) -> None:
+    assert "topic:web-sockets is accepted" in tags("add", "topic\uff1aWeb Sockets", "--session", KEY).out
+    [row] = tags("list", "--tag", "topic:web sockets", "--json").json
+    assert (row["display"], row["status"]) == ("Web Sockets", "accepted")
+    assert tags("suggest-removal", row["id"], "--reason", "off").code == 0
+    assert "take off topic:web-sockets" in tags("pending").out
+    assert tags("keep", "topic:web-sockets", "--session", KEY).code == 0
+    refused = tags("suggest-removal", row["id"])
+    assert (refused.code, "refused before" in refused.err) == (1, True)
+    assert "topic:web-sockets" in tags("list", "--state", "accepted", "--session", KEY).out
+    assert tags("add", "topic:x").code == 2
+    assert tags("add", "no-colon", "--session", KEY).code == 2
+    assert tags("add", "topic:x", "--session", "nobody:1").code == 1
+
+
+def test_the_vocabulary_at_the_terminal(tags: Run, session: UUID) -> None:
+    assert "topic:cache is accepted." in tags("value", "topic:cache", "--description", "Kept answers").out
+    merged = tags("merge", "topic:caching", "cache")
+    assert "topic:caching now means cache: 2 tags moved, 0 gave way." in merged.out
+    assert tags("merge", "topic:cache", "topic:caching").code == 2
+    assert tags("value", "topic:redis", "--state", "rejected").code == 0
+    listed = tags("values").out
+    assert "Kept answers" in listed
+    assert "rejected" in listed
+    assert "topic:redis" not in tags("pending").out
+
+
+def test_leaves_are_asked_about_again(tags: Run, session: UUID) -> None:
+    assert tags("again").code == 2
+    assert tags("again", "--dropped").out == "0 leaves are tagged anew when the pipeline runs.\n"
+    assert tags("again", "--since", "2026-03-01", "--json").json == {"leaves": 1}
+    assert tags("reap", "--json").json == {"deleted": 0}
+
+
+def test_what_is_wrong_is_one_line(tags: Run, session: UUID) -> None:
+    for words, code, says in (
+        (("accept", "xyz"), 2, "is no id"),
+        (("accept", "00000000"), 2, "no tag begins"),
+        (("accept", "topic:none", "--session", KEY), 1, "no tag topic:none"),
+        (("list", "--state", "odd"), 2, "state"),
+        (("undo", "00000000-0000-0000-0000-000000000001"), 1, "no decision"),
+    ):
+        ran = tags(*words)
+        assert (ran.code, says in ran.err) == (code, True), ran
+
+
+def test_a_store_without_the_tables_says_so(tags: Run, session: UUID, connection: Connection) -> None:
+    connection.execute("DROP TABLE ros_tags, ros_tag_taxonomy, ros_tag_decisions, ros_tag_extractions CASCADE")
+    assert "Nothing waits" in tags("pending").out
+    refused = tags("add", "topic:x", "--session", KEY)
+    assert (refused.code, "not installed" in refused.err) == (1, True)

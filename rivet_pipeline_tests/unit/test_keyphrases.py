@@ -1,0 +1,92 @@
+"""The tagger that needs no model: what it finds, what it leaves, and that it always says the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rivet_pipeline.tags.keyphrases import KeyphraseTagger
+from rivet_pipeline.tags.literals import read_literal
+from rivet_pipeline.tags.types import MAX_PROPOSALS, TagRequest
+
+TAGGER = KeyphraseTagger()
+
+
+def statements(*texts: str, who: str = "ada/user") -> str:
+    return "\n".join(["Period 2026-03-01T09:00Z", "", "**A heading**", *(f"- {who}: {text}" for text in texts)])
+
+
+def found(text: str, title: str = "", vocabulary: Any = (), current: Any = ()) -> list[str]:
+    request = TagRequest(
+        text, title, vocabulary=list(map(read_literal, vocabulary)), current=list(map(read_literal, current))
+    )
+    return [str(one.literal) for one in TAGGER.propose(request).proposals]
+
+
+def test_a_subject_that_is_spoken_of_repeatedly_is_found_in_any_inflection() -> None:
+    text = statements("We cached the answers.", "The caches were cold.", "Nobody likes tea.")
+    assert found(text) == ["topic:caching"]
+    assert found(statements("We cached the answers.", "Nobody likes tea.")) == []
+
+
+def test_the_title_makes_a_single_mention_enough() -> None:
+    assert found(statements("The cache was cold."), title="Cache misses at night") == ["topic:caching"]
+
+
+def test_what_only_commands_mention_does_not_count() -> None:
+    calls = statements("Bash: redis-cli PING", "Bash: redis-cli INFO", "Bash: redis-cli MONITOR", who="ada/tool")
+    assert found(calls) == []
+    assert found(calls + "\n- ada/assistant: Redis answers.") == ["topic:redis"]
+
+
+def test_the_accepted_vocabulary_comes_first_and_is_used_as_it_is_written() -> None:
+    text = statements("The quay wall is wet.", "Quay wall again.", "And the quay wall.", "The cache.", "A cache.")
+    assert found(text, vocabulary=["topic:quay-wall", "topic:crane"]) == ["topic:quay-wall", "topic:caching"]
+
+
+def test_a_project_is_proposed_to_a_session_without_one_only() -> None:
+    text = statements("The shop is slow.", "Restart the shop.", "The shop answers.")
+    assert "project:shop" in found(text, vocabulary=["project:shop"])
+    assert found(text, vocabulary=["project:shop"], current=["project:depot"]) == []
+
+
+def test_what_the_session_has_already_is_not_proposed() -> None:
+    text = statements("The cache was cold.", "The cache is warm.")
+    assert found(text, current=["topic:caching"]) == []
+
+
+def test_a_phrase_of_the_title_that_the_text_comes_back_to_is_a_topic() -> None:
+    text = statements("The crane schedule is wrong on Mondays.", "Fixed.")
+    assert found(text, title="Crane schedule: wrong on Mondays") == ["topic:crane-schedule"]
+    assert found(statements("Tea."), title="Crane schedule: wrong on Mondays") == []
+
+
+def test_a_title_that_is_somebodys_first_words_gives_no_phrases() -> None:
+    text = statements("The crane woke me.", "Crane again.", "And the crane.")
+    assert found(text, title="The crane woke me. Please look.") == []
+
+
+def test_words_in_capitals_are_not_ordinary_words() -> None:
+    assert found(statements("A smart idea.", "So smart.", "Very smart indeed.")) == []
+    assert found(statements("SMART reports errors.", "Read the SMART values.")) == ["topic:disk-failure"]
+
+
+words = st.lists(
+    st.sampled_from(["cache", "redis", "the", "slow", "query", "crane", "CSV", "2026", "a/b", "\n- x:", "ÄÖ"]),
+    max_size=60,
+)
+
+
+@given(words, words)
+def test_it_always_says_the_same_and_never_too_much(text: list[str], title: list[str]) -> None:
+    request = TagRequest(" ".join(text), " ".join(title))
+    first = TAGGER.propose(request).proposals
+    assert first == KeyphraseTagger().propose(request).proposals
+    assert len(first) <= MAX_PROPOSALS
+    assert len({one.literal for one in first}) == len(first)
+    for one in first:
+        assert read_literal(str(one.literal)) == one.literal
+        assert one.confidence is not None
+        assert 0 < one.confidence < 1

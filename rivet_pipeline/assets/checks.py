@@ -26,7 +26,7 @@ from rivet_pipeline.db.quality import (
     wrong_width_embeddings,
 )
 from rivet_pipeline.settings import get_settings
-from rivet_pipeline.stages import STAGES, WHOLE_STAGES
+from rivet_pipeline.stages import STAGES
 from rivet_pipeline.tags.quality import alias_tags, dropped_leaves, orphan_tags, outdated_leaves
 from rivet_pipeline.transcripts.spool import Spool
 from rivet_pipeline.wiki.quality import oversized_pages, stale_extractions, uncited_sentences, unlike_their_patches
@@ -35,7 +35,7 @@ Question = Callable[[Connection], Finding]
 
 
 #: The stages whose work can be overdue or fail: all but the transcript itself.
-_REFINING = (*STAGES[1:], *WHOLE_STAGES)
+_REFINING = STAGES[1:]
 
 #: Checks that stay cheap however large the store grows; they run with every change, the others every hour.
 _LIVE: Mapping[str, tuple[str, Callable[[Connection, str], Finding]]] = {
@@ -206,6 +206,13 @@ default_checks: list[dg.AssetChecksDefinition] = [
         "one_width",
         "Every page's vector has its model's width.",
         lambda connection: wrong_width_embeddings(connection, "topic"),
+    ),
+    _check(
+        "wiki_embeddings",
+        "nothing_failing",
+        "No page stands in the failure ledger; each one there is shown with its cause.",
+        lambda connection: failing_items(connection, "wiki_embeddings"),
+        dg.AssetCheckSeverity.WARN,
     ),
     _check(
         "wiki_patches",

@@ -28,6 +28,7 @@ MODEL = "consolidation-1"
 
 #: The share of the smaller page's weight that the other must hold, and how alike titles must be to count alone.
 _LEAST_SHARED, _ALIKE_TITLES = 0.6, 0.75
+_FEWEST_SHARED = 3
 
 #: A page whose archive holds this many sentences is too long for its subject.
 SPLIT_FROM = 12
@@ -35,7 +36,7 @@ SPLIT_FROM = 12
 #: A new page takes over at least this many sentences, and leaves at least as many.
 _LEAST_PART = 6
 
-#: Keys on more pages than this share are no likeness.
+#: Names on more pages than this share are no likeness.
 _COMMON = 0.15
 
 
@@ -53,7 +54,7 @@ def consolidate(connection: Connection) -> Proposals:
         lock_wiki(connection)
         _retire_outdated(connection)
         rows = connection.execute(
-            "SELECT id, slug, title, aliases, alias_keys, keys, bullets, archived, latest_at FROM ros_wiki_topics "
+            "SELECT id, slug, title, aliases, alias_keys, entities, bullets, archived, latest_at FROM ros_wiki_topics "
             "WHERE status = 'live' ORDER BY slug"
         ).fetchall()
         merges = [
@@ -82,43 +83,45 @@ def _retire_outdated(connection: Connection) -> None:
 
 def _likes(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any], str]]:
     """Pairs of pages about one subject: the longer one, the other, and why."""
-    frequency = Counter(key for row in rows for key in set(row["keys"]))
-    common = {key for key, pages in frequency.items() if pages > max(3, _COMMON * len(rows))}
+    names = [{fold(entity) for entity in row["entities"]} for row in rows]
+    frequency = Counter(name for spoken in names for name in spoken)
+    common = {name for name, pages in frequency.items() if pages > max(3, _COMMON * len(rows))}
+    telling = [spoken - common for spoken in names]
     holders: dict[str, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
-        for key in set(row["keys"]) - common:
+        for key in {*telling[place], *title_terms(row["title"]), *row["alias_keys"]}:
             holders[key].append(place)
     pairs = {(left, right) for places in holders.values() for left in places for right in places if left < right}
     found = []
     for left, right in sorted(pairs):
-        reason = _likeness(rows[left], rows[right], frequency, common)
-        if reason is not None:
+        reason = _likeness(rows[left], rows[right]) or _shared_names(telling[left], telling[right], frequency)
+        if reason is not None and PREFERENCES_TITLE not in (rows[left]["title"], rows[right]["title"]):
             kept, gone = sorted((rows[left], rows[right]), key=lambda row: (-row["bullets"], row["slug"]))
             found.append((kept, gone, reason))
     return found
 
 
-def _likeness(left: dict[str, Any], right: dict[str, Any], frequency: Counter[str], common: set[str]) -> str | None:
-    """Why two pages look like one; None when they do not."""
-    if PREFERENCES_TITLE in (left["title"], right["title"]):
-        return None
+def _likeness(left: dict[str, Any], right: dict[str, Any]) -> str | None:
+    """Why two pages go by one name; None when they do not."""
     mine, yours = set(title_terms(left["title"])), set(title_terms(right["title"]))
     titles = len(mine & yours) / len(mine | yours) if mine | yours else 0.0
-    if titles >= _ALIKE_TITLES or set(left["alias_keys"]) & set(right["alias_keys"]):
-        return f"{left['title']!r} and {right['title']!r} go by nearly the same name"
-    shared = (set(left["keys"]) & set(right["keys"])) - common
-    smaller = min((left, right), key=lambda row: len(row["keys"]))
-    weight = sum(_rarity(key, frequency) for key in set(smaller["keys"]) - common)
-    if len(shared) < 3 or weight == 0:
+    if titles < _ALIKE_TITLES and not set(left["alias_keys"]) & set(right["alias_keys"]):
         return None
-    share = sum(_rarity(key, frequency) for key in shared) / weight
-    if share < _LEAST_SHARED:
-        return None
-    return f"they share {', '.join(sorted(shared)[:6])} ({share:.0%} of what {smaller['title']!r} speaks of)"
+    return f"{left['title']!r} and {right['title']!r} go by nearly the same name"
 
 
-def _rarity(key: str, frequency: Counter[str]) -> float:
-    return 1 / math.log(1 + frequency[key] + 1)
+def _shared_names(left: set[str], right: set[str], frequency: Counter[str]) -> str | None:
+    """Why two pages speak of the same things; None when they do not."""
+    shared = left & right
+    weight = sum(_rarity(name, frequency) for name in min((left, right), key=len))
+    share = sum(_rarity(name, frequency) for name in shared) / weight if weight else 0.0
+    if len(shared) < _FEWEST_SHARED or share < _LEAST_SHARED:
+        return None
+    return f"they share {', '.join(sorted(shared)[:6])}: {share:.0%} of what the shorter one speaks of"
+
+
+def _rarity(name: str, frequency: Counter[str]) -> float:
+    return 1 / math.log(2 + frequency[name])
 
 
 # --- splits ---------------------------------------------------------------------------------------------------------

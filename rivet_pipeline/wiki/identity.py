@@ -163,7 +163,7 @@ def _rival(
     shared = sorted(row["shared"], key=lambda key: (-weights[key], key))
     telling = [key for key in shared if key not in common]
     score = sum(weights[key] for key in shared) / sum(weights[key] for key in keys)
-    named = own | {term for alias in row["alias_keys"] for term in alias.split()}
+    named = own.union(row["alias_keys"], *(alias.split() for alias in row["alias_keys"]))
     enough = (
         score >= LEAST_SHARED
         and (len(telling) >= 2 or any(_is_rare(key) for key in telling))

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from rivet_pipeline.wiki.read import Citation, Link, Sentence, TopicPage
 
 #: Signs at the beginning of a text that Markdown would take for a heading, a list, a quote or a rule.
-_OPENING = re.compile(r"\A(\s*)([#>|+*-]|\d+[.)]|---|```|~~~)")
+_OPENING = re.compile(r"\A(\d*)([.)](?=\s)|[#>|+*-]|~~~)")
 
 _CODE = re.compile(r"(`[^`]+`)")
 _MARKUP = re.compile(r"(?<!\\)(\[\[|\]\]|\[\^|<(?=[a-zA-Z/!?])|%%|\^(?=[\w-]+\s*$))")

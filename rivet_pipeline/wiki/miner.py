@@ -28,6 +28,7 @@ from rivet_pipeline.wiki.types import (
     LONGEST_CLAIM,
     MOST_PATCHES,
     SAME_SESSION,
+    Candidate,
     Claim,
     MineAnswer,
     MineRequest,
@@ -56,9 +57,13 @@ _QUESTION = re.compile(r"[?\uff1f][\"'”»)]*\Z")
 #: Wants something everywhere and always.
 _STANDING = re.compile(
     r"\b(?:always(?! (?:another|the same|a)\b)|from now on|general rule|house rules?|in future|every time|by principle"
-    r"|remember for next time|i (?:prefer|hate)|don't ever|immer|grundsätzlich|ab jetzt|no new dependency|units only)\b",
+    r"|remember for next time|i (?:prefer|hate)|don't ever|immer|grundsätzlich|ab jetzt|no new dependency|units only"
+    r")\b",
     re.IGNORECASE,
 )
+#: Tells of something that comes again and again.
+_REPEATS = re.compile(r"\balways (?:another|the same|a)\b", re.IGNORECASE)
+
 #: Says why something went wrong.
 _CAUSE = re.compile(
     r"\b(?:the (?:root )?cause|came from|comes from|caused by|because|the reason|due to|explains? why|not from)\b",
@@ -107,7 +112,10 @@ class DeterministicMiner:
         said = list(_sentences(request))
         standing = [one for one in said if one.voice == "user" and _STANDING.search(one.text)]
         rest = [one for one in said if one not in standing]
-        drafts = [draft for draft in (_about_subject(request, rest), _about_preferences(standing)) if draft is not None]
+        drafts = _about_subject(request, rest)
+        wishes = _about_preferences(standing)
+        if wishes is not None:
+            drafts = [*drafts[: MOST_PATCHES - 1], wishes]
         return MineAnswer(tuple(drafts[:MOST_PATCHES]), mentions=names_in([one.text for one in said]))
 
 
@@ -154,28 +162,53 @@ def _points(text: str, voice: str) -> list[str]:
     return [point[0].upper() + point[1:] if point[0].isascii() else point for point in points if point]
 
 
-def _about_subject(request: MineRequest, said: Sequence[_Said]) -> PatchDraft | None:
+def _about_subject(request: MineRequest, said: Sequence[_Said]) -> list[PatchDraft]:
+    """A patch for the session's subject, and one for each other page that some of its sentences are about instead."""
     found = _subject(request, said)
     if found is None:
-        return None
+        return []
     title, others = found
-    terms = set(title_terms(title))
-    claims = _claims(said, terms)
-    if not claims:
-        return None
-    names = names_in([claim.text for claim in claims])
+    own = next((one for one in request.candidates if fold(one.title) == fold(title)), None)
+    terms = {term for name in (title, *(own.aliases if own else ())) for term in title_terms(name)}
+    pages = _page_names([one for one in request.candidates if one is not own])
+    claims: dict[str, list[Claim]] = {title: []}
+    for claim in _claims(said, terms):
+        for home in _homes(claim, title, terms, pages):
+            claims.setdefault(home, []).append(claim)
+    return [
+        _draft(request, home, tuple(found_claims), others if home == title else ())
+        for home, found_claims in claims.items()
+        if found_claims
+    ]
+
+
+def _page_names(pages: Sequence[Candidate]) -> dict[str, set[str]]:
+    """For each page the names that are its own: what it is called, where that is a name and no common word."""
+    names: dict[str, set[str]] = {}
+    for page in pages:
+        spoken = {fold(entity) for entity in page.page.entities}
+        called = [title_terms(name) for name in (page.title, *page.aliases)]
+        names[page.title] = {term for terms in called for term in terms if term in spoken or len(terms) == 1}
+    return names
+
+
+def _homes(claim: Claim, title: str, terms: set[str], pages: dict[str, set[str]]) -> list[str]:
+    """The page that a sentence is about: the subject's, or the one other page that it names; none when it names two."""
+    said = set(title_terms(claim.text))
+    named = [page for page, names in pages.items() if said & names]
+    if len(named) > 1:
+        return []
+    return named if named and not said & terms else [title]
+
+
+def _draft(request: MineRequest, title: str, claims: tuple[Claim, ...], hints: tuple[str, ...]) -> PatchDraft:
     related = [
         candidate.title
         for candidate in request.candidates
         if fold(candidate.title) != fold(title) and _mentions(request.text, candidate.title)
     ]
-    return PatchDraft(
-        title=title,
-        claims=claims,
-        entities=tuple(name for name in names if fold(name) != fold(title)),
-        related=tuple(related),
-        hints=others,
-    )
+    entities = tuple(name for name in names_in([claim.text for claim in claims]) if fold(name) != fold(title))
+    return PatchDraft(title=title, claims=claims, entities=entities, related=tuple(related), hints=hints)
 
 
 def _subject(request: MineRequest, said: Sequence[_Said]) -> tuple[str, tuple[str, ...]] | None:
@@ -247,7 +280,11 @@ def _kind(one: _Said, terms: set[str]) -> tuple[Section, float] | None:
     checks: list[tuple[bool, Section, float]] = [
         (decides, "decisions", 0.9 if person else 0.7),
         (person and text.startswith(("Reason", "Because")), "decisions", 0.85),
-        (person and bool(PREFERENCE.search(text) or _GERMAN_WISH.search(text)), "preferences", 0.8),
+        (
+            person and not _REPEATS.search(text) and bool(PREFERENCE.search(text) or _GERMAN_WISH.search(text)),
+            "preferences",
+            0.8,
+        ),
         (person and bool(CORRECTION.search(text)), "facts", 0.75),
         (bool(OPEN.search(text)) and not person, "open", 0.45),
         (bool(_CAUSE.search(text)) and not person, "facts", 0.6),

@@ -14,7 +14,7 @@ from rivet_pipeline.wiki.types import LONGEST_TITLE
 LONGEST_SLUG = 80
 
 _LETTERS = str.maketrans(
-    {"ß": "ss", "æ": "ae", "Æ": "ae", "œ": "oe", "ø": "o", "Ø": "o", "ł": "l", "đ": "d", "þ": "th"}
+    {"ß": "ss", "æ": "ae", "Æ": "ae", "œ": "oe", "ø": "o", "Ø": "o", "ł": "l", "Ł": "l", "đ": "d", "þ": "th"}
 )
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)

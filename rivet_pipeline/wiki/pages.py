@@ -128,10 +128,8 @@ def alias_keys(page: Page) -> list[str]:
 
 def identity_keys(page: Page) -> list[str]:
     """What a page shares with a proposal about the same subject, folded."""
-    return sorted(
-        {key for name in (page.title, *page.aliases) for key in keys_of(name, ())}
-        | set(keys_of(page.title, page.entities))
-    )
+    named = {key for name in (page.title, *page.aliases) for key in keys_of(name, ())}
+    return sorted({*named, *alias_keys(page), *keys_of(page.title, page.entities)})
 
 
 def page_to_json(page: Page) -> dict[str, Any]:

@@ -248,10 +248,11 @@ def read_gaps(connection: Connection, *, limit: int = 10) -> Gaps:
         """
         SELECT often.name, often.leaves
         FROM (
-            SELECT m.key, min(m.name) AS name, count(*) AS leaves
+            -- Compared byte by byte: a language's own order costs several times as much.
+            SELECT m.key COLLATE "C" AS key, min(m.name COLLATE "C") AS name, count(*) AS leaves
             FROM ros_wiki_extractions AS x CROSS JOIN LATERAL unnest(x.mention_keys, x.mentions) AS m (key, name)
-            GROUP BY m.key HAVING count(*) > 1
-            ORDER BY leaves DESC, m.key LIMIT 500
+            GROUP BY m.key COLLATE "C" HAVING count(*) > 1
+            ORDER BY leaves DESC, 1 LIMIT 500
         ) AS often
         WHERE NOT EXISTS (
             SELECT 1 FROM ros_wiki_topics AS t WHERE t.status = 'live' AND t.alias_keys @> ARRAY[often.key])

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval.vector import refuse_vector, serving_model, vector_text
+from rivet_pipeline.summaries.signals import STOP_WORDS
+from rivet_pipeline.wiki.names import fold
 from rivet_pipeline.wiki.pages import page_from_json
 from rivet_pipeline.wiki.types import Page
 
@@ -30,6 +32,9 @@ _POOL = 60
 
 #: A page that shares no word with the query must lie at least so near by meaning (cosine).
 _NEAR = 0.35
+
+#: Words of a query that are looked at as names.
+_MOST_WORDS = 40
 
 #: Characters of a page's first sentences in a listing.
 EXCERPT = 300
@@ -84,7 +89,7 @@ def _scores(words: dict[UUID, float], near: dict[UUID, float]) -> dict[UUID, flo
 
 
 def _by_words(connection: Connection, query: str) -> dict[UUID, float]:
-    """Pages with any of the query's words. Rare words weigh more; a word in the title more than one in the text."""
+    """Pages with any of the query's words: rare ones weigh more, those of the title too, and a whole name most."""
     rows = connection.execute(
         """
         WITH asked AS MATERIALIZED (
@@ -100,12 +105,25 @@ def _by_words(connection: Connection, query: str) -> dict[UUID, float]:
             SELECT term, ln(1 + (SELECT count(*) FROM ros_wiki_topics WHERE status = 'live')::float / count(*)) AS idf
             FROM found GROUP BY term
         )
-        SELECT f.id, sum(f.weight * r.idf) AS score FROM found AS f JOIN rarity AS r ON r.term = f.term
-        GROUP BY f.id ORDER BY score DESC, f.id LIMIT %(pool)s
+        SELECT w.id, sum(w.score) AS score
+        FROM (
+            SELECT f.id, f.weight * r.idf AS score FROM found AS f JOIN rarity AS r ON r.term = f.term
+            UNION ALL
+            SELECT id, 3 * ln(1 + (SELECT count(*) FROM ros_wiki_topics WHERE status = 'live'))
+            FROM ros_wiki_topics WHERE status = 'live' AND alias_keys && %(names)s::text[]
+        ) AS w
+        GROUP BY w.id ORDER BY score DESC, w.id LIMIT %(pool)s
         """,
-        {"query": query, "pool": _POOL},
+        {"query": query, "names": _names(query), "pool": _POOL},
     ).fetchall()
     return {row["id"]: float(row["score"]) for row in rows}
+
+
+def _names(query: str) -> list[str]:
+    """What of a query may be a page's whole name: its words, and two or three of them in a row, folded."""
+    words = query.split()[:_MOST_WORDS]
+    rows = {fold(" ".join(words[at : at + length])) for length in (1, 2, 3) for at in range(len(words))}
+    return sorted(rows - {""} - STOP_WORDS)
 
 
 def _by_meaning(

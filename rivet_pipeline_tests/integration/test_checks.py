@@ -64,6 +64,8 @@ FAULTS = {
             "branch_summaries",
             "root_summaries",
             "summary_embeddings",
+            "wiki_patches",
+            "wiki_embeddings",
         )
     },
     ("tag_proposals", "nothing_overdue"): "DELETE FROM ros_tag_extractions",
@@ -77,6 +79,20 @@ FAULTS = {
         SELECT 'conversation', id, id, 'topic', 'pg', 'accepted', 'person', 'ada' FROM ros_conversations;
         INSERT INTO ros_tag_taxonomy (tag_key, tag_value, status, alias_of, source, proposed_by)
         VALUES ('topic', 'pg', 'accepted', 'postgres', 'person', 'ada')""",
+    ("wiki_patches", "nothing_overdue"): """
+        DELETE FROM ros_wiki_extractions WHERE leaf_id = (SELECT leaf_id FROM ros_wiki_extractions LIMIT 1)""",
+    ("wiki_patches", "nothing_stale"): """
+        UPDATE ros_refinement_versions SET version = version + 1 WHERE stage = 'wiki_patches'""",
+    ("wiki_topics", "every_sentence_cited"): "DELETE FROM ros_wiki_citations",
+    ("wiki_topics", "pages_are_their_patches"): """
+        UPDATE ros_wiki_topics SET page = jsonb_set(page, '{archived}', '7')""",
+    ("wiki_topics", "pages_are_bounded"): "UPDATE ros_wiki_topics SET bullets = 1000",
+    ("wiki_embeddings", "one_width"): """
+        INSERT INTO ros_embedding_models (name, dimensions) VALUES ('unindexed', 256);
+        INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end,
+                                    embedding)
+        SELECT k.id, 'topic', o.id, 0, o.text_hash, 0, 1, '[1,2,3]'
+        FROM ros_wiki_topics AS o JOIN ros_embedding_models AS k ON k.name = 'unindexed' LIMIT 1""",
     ("leaf_summaries", "no_orphans"): """
         DELETE FROM ros_summary_sources WHERE summary_id = (SELECT id FROM ros_summaries ORDER BY seq LIMIT 1)""",
     ("branch_summaries", "no_orphans"): "UPDATE ros_summaries SET parent_id = NULL",
@@ -140,14 +156,16 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture(scope="module")
 def sound(server: EmbeddedServer, instance: dg.DagsterInstance) -> Iterator[str]:
-    """The name of a database with a sound store: one conversation refined, with every kind of row but roots."""
+    """A database with a sound store: one conversation refined, with every kind of row but roots, and a page."""
     with connect(server.url("postgres")) as admin:
         admin.execute("CREATE DATABASE test_sound")
         with connect(server.url("test_sound")) as connection:
             apply_migrations(connection)
             made = Pipeline(server.url("test_sound"), connection, instance)
-            capture(connection, "test:1", count=80)
+            capture(connection, "test:1", count=80, word="We decided to keep the importer on port 8437.")
+            connection.execute("UPDATE ros_conversations SET title = 'Importer port'")
             assert made.run(DAY).success
+            assert made.rows("SELECT title FROM ros_wiki_topics") == [{"title": "Importer port"}]
             assert made.counts()["summaries"] == 9
         yield "test_sound"
         admin.execute("DROP DATABASE test_sound WITH (FORCE)")

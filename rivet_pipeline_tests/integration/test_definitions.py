@@ -22,7 +22,7 @@ from rivet_pipeline.db.store import store_url
 from rivet_pipeline.definitions import build_defs, default_jobs, default_schedules, default_sensors, defs
 from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.shipped import shipped
-from rivet_pipeline.stages import STAGES
+from rivet_pipeline.stages import STAGES, WHOLE_STAGES
 from rivet_pipeline.versions import (
     EMBEDDING_VERSION,
     LEXICON_VERSION,
@@ -30,6 +30,8 @@ from rivet_pipeline.versions import (
     SUMMARY_PIPELINE_VERSION,
     TAGS_VERSION,
     TOOL_TEXT_VERSION,
+    WIKI_PAGE_VERSION,
+    WIKI_PIPELINE_VERSION,
 )
 
 DEPENDENCIES = {
@@ -41,6 +43,9 @@ DEPENDENCIES = {
     "branch_summaries": {"leaf_summaries"},
     "root_summaries": {"branch_summaries"},
     "summary_embeddings": {"leaf_summaries", "branch_summaries", "root_summaries"},
+    "wiki_patches": {"leaf_summaries"},
+    "wiki_topics": {"wiki_patches"},
+    "wiki_embeddings": {"wiki_topics"},
     "lexicon": {"messages", "leaf_summaries", "branch_summaries", "root_summaries"},
 }
 GROUPS = {
@@ -52,6 +57,9 @@ GROUPS = {
     "branch_summaries": "summaries",
     "root_summaries": "summaries",
     "summary_embeddings": "embeddings",
+    "wiki_patches": "wiki",
+    "wiki_topics": "wiki",
+    "wiki_embeddings": "wiki",
     "lexicon": "retrieval",
 }
 KINDS = {
@@ -63,6 +71,9 @@ KINDS = {
     "branch_summaries": {"postgres", "llm"},
     "root_summaries": {"postgres", "llm"},
     "summary_embeddings": {"postgres", "pgvector"},
+    "wiki_patches": {"postgres"},
+    "wiki_topics": {"postgres"},
+    "wiki_embeddings": {"postgres", "pgvector"},
     "lexicon": {"postgres"},
 }
 VERSIONS = {
@@ -74,6 +85,9 @@ VERSIONS = {
     "branch_summaries": f"{SUMMARY_PIPELINE_VERSION}/extractive-1",
     "root_summaries": f"{SUMMARY_PIPELINE_VERSION}/extractive-1",
     "summary_embeddings": f"{EMBEDDING_VERSION}/wordllama-l2-supercat-256",
+    "wiki_patches": f"{WIKI_PIPELINE_VERSION}/extractive-wiki-1",
+    "wiki_topics": str(WIKI_PAGE_VERSION),
+    "wiki_embeddings": f"{EMBEDDING_VERSION}/wordllama-l2-supercat-256",
     "lexicon": str(LEXICON_VERSION),
 }
 SPECS = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
@@ -89,7 +103,7 @@ def bodies() -> Iterator[tuple[str, int]]:
 
 
 def test_the_assets_are_the_stages_and_the_lexicon() -> None:
-    assert set(SPECS) == {*STAGES, "lexicon"}
+    assert set(SPECS) == {*STAGES, *WHOLE_STAGES, "lexicon"}
     assert set(DEPENDENCIES) == set(SPECS)
 
 
@@ -119,7 +133,7 @@ def test_a_partition_is_a_utc_day_and_today_is_one() -> None:
         node = graph.get(AssetKey(stage))
         assert node.partitions_def == conversation_days
         assert node.backfill_policy == backfill_policy
-    assert graph.get(AssetKey("lexicon")).partitions_def is None
+    assert {graph.get(AssetKey(name)).partitions_def for name in ("lexicon", *WHOLE_STAGES)} == {None}
     assert backfill_policy.max_partitions_per_run == 31
 
 
@@ -131,7 +145,11 @@ def test_model_stages_wait_in_pools() -> None:
         "branch_summaries",
         "root_summaries",
     }
-    assert {stage for stage in pools if pools[stage] == {"embedder"}} == {"message_embeddings", "summary_embeddings"}
+    assert {stage for stage in pools if pools[stage] == {"embedder"}} == {
+        "message_embeddings",
+        "summary_embeddings",
+        "wiki_embeddings",
+    }
 
 
 def test_every_job_schedule_and_sensor_resolves_and_says_what_it_is_for() -> None:

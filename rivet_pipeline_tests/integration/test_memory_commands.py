@@ -62,7 +62,7 @@ def test_the_queue_shows_what_waits_and_why_the_rest_rests(run: Run, connection:
     fail(connection, "message_embeddings", SERVICE, ModelError("transient", "http-503", "busy"))
     ran = run("queue-status")
     assert ran.code == 0
-    assert [line.split()[0] for line in ran.out.splitlines()[1:8]] == list(STAGES)
+    assert [line.split()[0] for line in ran.out.splitlines()[1 : len(STAGES) + 1]] == list(STAGES)
     assert "the whole stage" in ran.out
     assert "! leaf_summaries: 1 item (content, 1 given up;" in ran.out
     assert "rather [red]not[/red]" in ran.out

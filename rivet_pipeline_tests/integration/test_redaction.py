@@ -156,6 +156,53 @@ def test_a_late_result_is_redacted_and_says_so(connection: Connection) -> None:
 # --- what is stored
 
 
+def add_page(connection: Connection, leaf: UUID) -> None:
+    """A page of the wiki that has the key from a leaf, in every place."""
+    claim = {
+        "section": "facts",
+        "text": f"The key is {GITHUB}.",
+        "as_of": NOON.isoformat(),
+        "weight": 1,
+        "replaces": [],
+    }
+    bullet = {"key": str(leaf), "text": claim["text"], "leaves": [str(leaf)], "weight": 1.0}
+    bullet |= {"first_at": NOON.isoformat(), "as_of": NOON.isoformat()}
+    page = {"title": f"Keys {GITHUB}", "sections": {"facts": [bullet]}, "history": [], "aliases": [GITHUB]}
+    values = {
+        "leaf": leaf,
+        "page": Jsonb(page),
+        "names": [GITHUB],
+        "key": GITHUB,
+        "payload": Jsonb({"claims": [claim]}),
+    }
+    connection.execute(
+        """
+        WITH t AS (
+            INSERT INTO ros_wiki_topics (slug, title, status, aliases, entities, alias_keys, keys, page, page_version,
+                                         revision, search_text)
+            VALUES ('keys', 'Keys ' || %(key)s, 'live', %(names)s, %(names)s, %(names)s, %(names)s, %(page)s, 1, 1,
+                    %(key)s)
+            RETURNING id
+        ), p AS (
+            INSERT INTO ros_wiki_patches (kind, status, leaf_id, leaf_hash, topic_id, title, payload, content_hash,
+                                          decision, reason, as_of, model, pipeline_version)
+            SELECT 'edit', 'applied', s.id, s.text_hash, t.id, 'Keys ' || %(key)s, %(payload)s, s.text_hash, 'new',
+                   'no page is named ' || %(key)s, now(), 'm', 4
+            FROM t, ros_summaries AS s WHERE s.id = %(leaf)s
+        ), r AS (
+            INSERT INTO ros_wiki_revisions (topic_id, revision, title, page, cause)
+            SELECT id, 1, 'Keys ' || %(key)s, %(page)s, 'mined' FROM t
+        ), c AS (
+            INSERT INTO ros_wiki_citations (topic_id, claim_key, leaf_id) SELECT id, %(leaf)s, %(leaf)s FROM t
+        )
+        INSERT INTO ros_wiki_extractions (leaf_id, text_hash, pipeline_version, model, outcome, patches, mention_keys,
+                                          mentions)
+        SELECT id, text_hash, 4, 'm', 'patches', 1, %(names)s, %(names)s FROM ros_summaries WHERE id = %(leaf)s
+        """,
+        values,
+    )
+
+
 @pytest.fixture
 def memory(connection: Connection) -> dict[str, UUID]:
     """A conversation that holds one key in every place, embedded and summarised, and one that does not."""
@@ -212,6 +259,7 @@ def gone(connection: Connection) -> bool:
 
 @pytest.mark.parametrize("rule", [literal_rule(GITHUB), pattern_rule("gh[po]_[A-Za-z0-9]{36}"), shapes_rule()])
 def test_a_secret_goes_from_every_table(connection: Connection, memory: dict[str, UUID], rule: Any) -> None:
+    add_page(connection, memory["leaf"])
     assert find(connection, GITHUB).hits != []
     planned = everywhere(connection, rule, apply=False)
     assert not gone(connection)
@@ -229,6 +277,10 @@ def test_a_secret_goes_from_every_table(connection: Connection, memory: dict[str
         "ros_tag_taxonomy": 1,
         "ros_tag_decisions": 2,
         "ros_tag_extractions": 1,
+        "ros_wiki_topics": 1,
+        "ros_wiki_patches": 1,
+        "ros_wiki_revisions": 1,
+        "ros_wiki_extractions": 1,
         "ros_failures": 2,
         "ros_import_files": 1,
     }
@@ -308,6 +360,23 @@ def test_a_whole_message_goes_with_every_summary_made_of_it(connection: Connecti
     summaries = connection.execute("SELECT content FROM ros_summaries ORDER BY seq").fetchall()
     assert [s["content"] for s in summaries] == ["[redacted:summary]", "[redacted:summary]"]
     assert redact_message(connection, memory["told"], shapes_rule(whole=True), ME, apply=True).rows == 0
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_one_message_goes_from_the_wiki_too(connection: Connection, memory: dict[str, UUID], whole: bool) -> None:
+    add_page(connection, memory["leaf"])
+    connection.execute('UPDATE ros_wiki_topics SET page = page || \'{"said": "tides and quays"}\'')
+    redact_message(connection, memory["told"], shapes_rule(whole=whole), ME, apply=True)
+    rows = connection.execute(
+        "SELECT t::text AS r FROM ros_wiki_topics AS t UNION ALL SELECT t::text FROM ros_wiki_patches AS t "
+        "UNION ALL SELECT t::text FROM ros_wiki_revisions AS t UNION ALL SELECT t::text FROM ros_wiki_extractions AS t"
+    ).fetchall()
+    assert GITHUB not in "\n".join(row["r"] for row in rows)
+    page = connection.execute("SELECT page, page_version FROM ros_wiki_topics").fetchone()
+    assert page is not None
+    # The page is made again of what its patches still say; a whole message takes its sentences with it.
+    assert page["page_version"] == 0
+    assert (page["page"]["sections"]["facts"] == []) == whole
 
 
 def in_one_transaction(connection: Connection, statements: list[tuple[str, list[Any]]]) -> None:

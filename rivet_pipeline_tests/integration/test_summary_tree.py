@@ -467,7 +467,8 @@ def demo(connection: Connection, pool: Pool) -> Connection:
 
 def forget_summaries(connection: Connection) -> None:
     connection.execute(
-        "TRUNCATE ros_summary_sources, ros_summary_revisions, ros_remine_requests, ros_summaries, ros_stage_marks"
+        "TRUNCATE ros_summary_sources, ros_summary_revisions, ros_remine_requests, ros_summaries, ros_stage_marks "
+        "CASCADE"
     )
 
 

@@ -1,0 +1,131 @@
+"""How subjects are named: addresses, comparison, what may be a title, and what a session is about."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rivet_pipeline.wiki.export import file_name
+from rivet_pipeline.wiki.names import LONGEST_SLUG, fold, is_subject, slugify, tidy_title
+from rivet_pipeline.wiki.subjects import subject_of
+
+SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+@pytest.mark.parametrize(
+    ("title", "slug"),
+    [
+        ("Receipt scanner", "receipt-scanner"),
+        ("Deployment to fly", "deployment-to-fly"),
+        ("getUserById", "get-user-by-id"),
+        ("Straße nach Łódź", "strasse-nach-lodz"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("C++ / C#", "c-c"),
+    ],
+)
+def test_a_title_becomes_an_address(title: str, slug: str) -> None:
+    assert slugify(title) == slug
+
+
+@given(st.text(min_size=1, max_size=300))
+def test_every_title_has_an_address_that_is_safe_as_a_file(title: str) -> None:
+    slug = slugify(title)
+    assert SLUG.fullmatch(slug)
+    assert len(slug) <= LONGEST_SLUG
+    assert slugify(slug) == slug
+    assert "/" not in file_name(slug)
+
+
+def test_titles_without_latin_letters_have_addresses_of_their_own() -> None:
+    assert slugify("潮位メモ") != slugify("部署方案")
+    assert slugify("潮位メモ") == slugify("潮位メモ")
+
+
+def test_two_long_titles_with_one_beginning_have_two_addresses() -> None:
+    assert slugify("x" * 100 + " one") != slugify("x" * 100 + " two")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Fly.io deploys", "fly io deploy"),
+        ("café", "Cafe\u0301"),
+        ("Storage-Boxes", "storage box"),
+        ("\uff21\uff30\uff29", "api"),
+    ],
+)
+def test_names_that_mean_the_same_are_folded_alike(one: str, other: str) -> None:
+    assert fold(one) == fold(other)
+
+
+@pytest.mark.parametrize(
+    "title", ["Receipt scanner", "Deployment to fly", "CI on tidewatch", "kelpie", "潮位メモ", "Postgres 17"]
+)
+def test_subjects_can_be_titles(title: str) -> None:
+    assert is_subject(title)
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "We moved the sessions to Postgres",
+        "The importer is slow.",
+        "Fix the importer, please",
+        "Why does it fail?",
+        "Two\nlines",
+        "a b c d e f g h i",
+        "x" * 200,
+        "...",
+        "",
+        "This session was about ports",
+    ],
+)
+def test_sentences_can_not(title: str) -> None:
+    assert not is_subject(title)
+
+
+@pytest.mark.parametrize(
+    ("title", "subject"),
+    [
+        ("Tide gauge importer: service, port and house rules", "Tide gauge importer"),
+        ("The prediction endpoint is too slow for the quay displays", "Prediction endpoint"),
+        ("Nightly restic backup on brine stopped silently", "Nightly restic backup"),
+        ("CI on tidewatch is red every third run", "CI on tidewatch"),
+        ("Double booking of berth N7: exclusion constraint", "Double booking of berth N7"),
+        ("Dropping Redis: predictions move into Postgres", "Redis"),
+        ("kelpie 0.10.0: SQLite manifest and release", "kelpie"),
+        ("Migration day: tidewatch moves from Postgres 15 to 17", "Postgres migration"),
+        ("Gauge TG-04 in Tangholm was offline from 2 to 4 October", "Gauge TG-04"),
+        ("Haruka reports from her Mac that kelpie uploads notes.md again", "kelpie"),
+        ('ntfy woke me: "tank is DEGRADED". Please look', "tank"),
+        ("Morgenbericht für das Hafenbüro", "Morgenbericht"),
+        ("Fix the receipt scanner", "Receipt scanner"),
+        ("Add dark mode to the settings page", "Dark mode"),
+        ("Deployment to fly", "Deployment to fly"),
+    ],
+)
+def test_a_session_is_about_the_first_thing_that_its_title_names(title: str, subject: str) -> None:
+    found = subject_of(title, "")
+    assert found is not None
+    assert found[0] == subject
+
+
+@pytest.mark.parametrize("title", ["", "Hello", "please look at this", "12 34", "???", "and then we did it again"])
+def test_a_title_that_names_nothing_gives_no_subject(title: str) -> None:
+    assert subject_of(title, "") is None
+
+
+def test_the_directory_only_breaks_a_tie() -> None:
+    assert subject_of("Haruka says alpha, beta", "", ["beta"]) is not None
+    first = subject_of("alpha and beta", "alpha", ["beta"])
+    assert first is not None
+    assert first[0] == "alpha"
+
+
+@given(st.text(max_size=200))
+def test_any_title_is_read_without_an_error_and_gives_a_subject_or_none(title: str) -> None:
+    found = subject_of(title, title)
+    assert found is None or is_subject(tidy_title(found[0]))

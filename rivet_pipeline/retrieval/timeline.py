@@ -78,6 +78,7 @@ def active_days(connection: Connection, first: date, last: date, *, agent: str |
         GROUP BY day
         """,
         {"first": first, "last": last, "agent": agent},
+        prepare=False,
     ).fetchall()
     return {row["day"]: row["n"] for row in rows}
 
@@ -101,6 +102,7 @@ def read_days(connection: Connection, first: date, last: date, *, agent: str | N
         GROUP BY c.day, c.agent ORDER BY c.day DESC, messages DESC, c.agent
         """,
         {"first": first, "last": last, "agent": agent},
+        prepare=False,
     ).fetchall()
     for row in rows:
         day = days.setdefault(row["day"], TimelineDay(row["day"]))

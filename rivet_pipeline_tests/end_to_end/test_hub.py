@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from pydantic import SecretStr
 
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import connect
@@ -23,6 +24,7 @@ from rivet_pipeline_tests.hub_store import HubStore, fill_hub_store
 
 pytestmark = pytest.mark.slow
 
+TOKEN = "a-long-random-text"
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
 
 
@@ -140,7 +142,7 @@ def test_a_summary_and_a_whole_text_keep_nobody_out(site: Site) -> None:
         page.locator(".node.leaf .panel a", has_text="In the conversation").first.wait_for()
         page.locator(".more a").first.click()
         expect(page.locator(".more")).to_have_count(0)
-        assert page.inner_text("main").count("A long report.") == 900
+        assert page.inner_text(".transcript").count("A long report.") == 900
         assert serious(page) == []
 
 
@@ -231,6 +233,27 @@ def test_ten_tags_are_reviewed_by_the_keyboard_alone_with_undo(site: Site) -> No
         page.keyboard.press("u")
         page.locator(".said", has_text="Taken back").wait_for()
         assert page.locator(".queued.patch").count() == before
+
+
+def test_a_browser_signs_in_once_and_out_again(site: Site) -> None:
+    with running_api(Settings(api_token=SecretStr(TOKEN)), site.url) as base, site.page(scheme="dark") as page:
+        page.goto(f"{base}/hub/c/{site.store.plain}?page=2")
+        page.wait_for_url("**/hub/sign-in?next=*")
+        assert serious(page) == []
+        page.locator("#token").fill("not it")
+        page.keyboard.press("Enter")
+        page.locator("#wrong").wait_for()
+        page.locator("#token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**/hub/c/{site.store.plain}?page=2")
+        cookie = next(found for found in page.context.cookies() if found["name"] == "rivet_hub")
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/hub")
+        assert page.evaluate("document.cookie") == ""
+        page.locator("button", has_text="Sign out").click()
+        page.wait_for_url("**/hub/sign-in")
+    # The browser notes the refused token.
+    assert [complaint for complaint in site.complaints if "403" not in complaint] == []
+    site.complaints.clear()
 
 
 def test_all_of_it_is_read_without_scripts(site: Site) -> None:

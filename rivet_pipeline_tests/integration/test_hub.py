@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 
 import httpx
 import pytest
@@ -15,7 +14,8 @@ from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.settings import Settings
 from rivet_pipeline_tests.api_server import module_store, running_api
-from rivet_pipeline_tests.hub_store import LITERALS, HubStore, fill_hub_store
+from rivet_pipeline_tests.hub_reader import Reader, form_token, page
+from rivet_pipeline_tests.hub_store import HubStore, fill_hub_store
 
 #: An id that nothing has.
 NOBODY = "4be0643f-1d98-573b-97cd-ca98a65347dd"
@@ -57,31 +57,6 @@ def closed_base(store_url: str, store: HubStore) -> Iterator[str]:
 def stranger(closed_base: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=closed_base, timeout=30) as opened:
         yield opened
-
-
-class Reader(HTMLParser):
-    """A page's tags and its words."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
-
-    def values(self, tag: str, name: str) -> list[str]:
-        return [attributes[name] or "" for found, attributes in self.tags if found == tag and name in attributes]
-
-
-def page(client: httpx.Client, path: str, **parameters: str | int) -> Reader:
-    answer = client.get(path, params=parameters or None, follow_redirects=True)
-    assert answer.status_code == 200, answer.text
-    return Reader(answer.text)
 
 
 def message_id(connection: Connection, event: str) -> str:
@@ -337,6 +312,7 @@ def test_the_timeline_shows_days_and_how_far_they_are(client: httpx.Client) -> N
     assert read.values("a", "href").count("/hub/day/2026-03-02") == 2
     assert "messages: 3 pending" in read.words or "messages: 2 pending" in read.words
     assert "Nothing began in February 2026" in page(client, "/hub/timeline", month="2026-02").words
+    assert "1 conversation, 11 messages" in page(client, "/hub/timeline", agent="codex<i>").words
 
 
 @pytest.mark.parametrize("month", ["0001-01", "9999-12", "2022-11"])
@@ -380,14 +356,6 @@ def test_files_are_kept_by_a_browser_for_as_long_as_they_are_the_same(client: ht
     assert answer.headers["content-type"].startswith("text/css")
     assert "immutable" in answer.headers["cache-control"]
     assert client.get("/hub/static/hub.css").headers["cache-control"] == "no-cache"
-
-
-def form_token(read: Reader) -> str:
-    return next(
-        str(attributes["value"])
-        for tag, attributes in read.tags
-        if tag == "input" and attributes.get("name") == "form_token"
-    )
 
 
 def test_the_appearance_is_kept_in_a_cookie(client: httpx.Client) -> None:
@@ -464,155 +432,6 @@ def test_nothing_but_the_sign_in_page_is_open(stranger: httpx.Client, store: Hub
     assert stranger.get("/hub", headers=[(b"Authorization", f"Bearer {TOKEN}".encode())]).status_code == 200
     assert stranger.get("/hub/static/hub.css").status_code == 200
     assert stranger.get("/hubris").status_code == 401
-
-
-@pytest.fixture
-def own(database_url: str) -> Iterator[tuple[httpx.Client, HubStore, Connection]]:
-    """A hub over a store that the test may change."""
-    with connect(database_url) as connection:
-        store = fill_hub_store(connection, database_url)
-        with (
-            running_api(Settings(), database_url) as address,
-            httpx.Client(base_url=address, timeout=30, follow_redirects=True) as opened,
-        ):
-            yield opened, store, connection
-
-
-def marks(read: Reader, literal: str) -> list[str]:
-    """The marks of the queue's accept buttons that stand for a tag, or all when nothing is named."""
-    found = [
-        str(attributes["value"])
-        for tag, attributes in read.tags
-        if tag == "button" and attributes.get("name") == "accept" and attributes.get("value") != "chosen"
-    ]
-    order = re.findall(r"topic:subject-\d(?= it)", re.sub(r"\s+", " ", read.words))
-    return [mark for mark, shown in zip(found, order, strict=False) if literal in {shown, "all"}]
-
-
-def statuses(connection: Connection) -> dict[str, str]:
-    rows = connection.execute("SELECT tag_key || ':' || tag_value AS literal, status FROM ros_tags").fetchall()
-    return {row["literal"]: row["status"] for row in rows}
-
-
-def test_tags_are_decided_one_or_many_and_taken_back(own: tuple[httpx.Client, HubStore, Connection]) -> None:
-    client, _, connection = own
-    read = page(client, "/hub/review")
-    token = form_token(read)
-    [mark] = marks(read, LITERALS[3])
-    answer = client.post("/hub/review", data={"form_token": token, "accept": mark})
-    assert "Accepted 1." in answer.text
-    assert statuses(connection)[LITERALS[3]] == "accepted"
-    several = marks(Reader(answer.text), "all")[:4]
-    answer = client.post("/hub/review", data={"form_token": token, "reject": "chosen", "item": several})
-    assert "Rejected 4." in answer.text
-    assert sorted(statuses(connection).values()).count("rejected") == 4
-    back = Reader(answer.text)
-    undo = [
-        str(attributes["value"]) for tag, attributes in back.tags if tag == "input" and attributes.get("name") == "undo"
-    ]
-    answer = client.post("/hub/review/undo", data={"form_token": token, "undo": undo})
-    assert "Taken back: it waits again." in answer.text
-    assert sorted(statuses(connection).values()).count("suggested") == 9
-    # The same decision can not be taken back twice, and nobody's newer one is overwritten.
-    assert client.post("/hub/review/undo", data={"form_token": token, "undo": undo}).status_code == 409
-    answer = client.post("/hub/review", data={"form_token": token, "reject": mark})
-    assert "Rejected 0. It has changed since" in answer.text
-    assert statuses(connection)[LITERALS[3]] == "accepted"
-
-
-def test_a_patch_is_a_diff_and_is_decided_and_taken_back(own: tuple[httpx.Client, HubStore, Connection]) -> None:
-    client, _, connection = own
-    answer = client.get("/hub/review")
-    read = Reader(answer.text)
-    assert "said again" in read.words
-    assert "<script>fire(8)</script> is never run." in read.words
-    assert [tag for tag, _ in read.tags if tag == "ins"]
-    token = form_token(read)
-    patch = next(value for value in read.values("input", "value") if value.startswith("patch "))
-
-    def status() -> str:
-        row = connection.execute(
-            "SELECT status FROM ros_wiki_patches WHERE id = %s", [patch.partition(" ")[2]]
-        ).fetchone()
-        assert row is not None
-        return str(row["status"])
-
-    for verdict, after in (("accept", "applied"), ("reject", "rejected")):
-        answer = client.post("/hub/review", data={"form_token": token, verdict: patch})
-        assert status() == after
-        undo = [value for value in Reader(answer.text).values("input", "value") if value.startswith(f"{verdict} ")]
-        client.post("/hub/review/undo", data={"form_token": token, "undo": undo})
-        assert status() == "proposed"
-
-
-def test_the_queue_comes_as_a_fragment_for_htmx(own: tuple[httpx.Client, HubStore, Connection]) -> None:
-    client, _, _ = own
-    read = page(client, "/hub/review")
-    [mark] = marks(read, LITERALS[0])
-    answer = client.post(
-        "/hub/review", data={"form_token": form_token(read), "accept": mark}, headers={"HX-Request": "true"}
-    )
-    assert answer.text.lstrip().startswith('<div id="review">')
-    assert 'data-say="Accepted 1."' in answer.text
-    assert LITERALS[0] not in marks(Reader(answer.text), "all")
-
-
-def test_a_tag_is_decided_beside_its_conversation(own: tuple[httpx.Client, HubStore, Connection]) -> None:
-    client, store, connection = own
-    here = f"/hub/c/{store.plain}?page=2"
-    read = page(client, here)
-    assert "10 proposed tags to review" in read.words
-    mark = read.values("button", "value")
-    chosen = next(value for value in mark if value.startswith("tag "))
-    answer = client.post("/hub/review", data={"form_token": form_token(read), "accept": chosen, "next": here})
-    assert str(answer.url).endswith(here)
-    assert "9 proposed tags to review" in Reader(answer.text).words
-    assert sorted(statuses(connection).values()).count("accepted") == 1
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        {},
-        {"accept": "everything"},
-        {"accept": "tag 1.1"},
-        {"accept": f"patch {NOBODY}; drop"},
-        {"accept": "chosen", "item": [f"patch {NOBODY}"] * 70},
-    ],
-)
-def test_a_form_that_names_nothing_of_the_queue_is_refused(client: httpx.Client, form: dict[str, str]) -> None:
-    read = page(client, "/hub/review")
-    answer = client.post("/hub/review", data={"form_token": form_token(read)} | form)
-    assert answer.status_code == 400
-    assert client.post("/hub/review/undo", data={"form_token": form_token(read), "undo": "x"}).status_code == 400
-
-
-def test_another_page_can_not_put_words_into_the_queue(client: httpx.Client) -> None:
-    assert "Click" not in page(client, "/hub/review", done="Q2xpY2sgaGVyZQ.00").words
-    assert page(client, "/hub/review", done="é").words
-
-
-def test_what_is_gone_is_said_and_nothing_is_chosen_is_no_error(client: httpx.Client) -> None:
-    token = form_token(page(client, "/hub/review"))
-    answer = client.post("/hub/review", data={"form_token": token, "accept": "chosen"}, follow_redirects=True)
-    assert "Nothing was chosen." in answer.text
-    answer = client.post("/hub/review", data={"form_token": token, "accept": f"patch {NOBODY}"}, follow_redirects=True)
-    assert "Accepted 0. There is no such patch." in Reader(answer.text).words
-
-
-def test_a_wiki_page_names_the_source_of_every_sentence(client: httpx.Client) -> None:
-    read = page(client, "/hub/wiki/session-store")
-    assert "Sessions live in Postgres." in read.words
-    cited = {link for link in read.values("a", "href") if link.startswith("#source-")}
-    assert cited
-    assert cited <= {f"#{identity}" for identity in read.values("li", "id")}
-    assert [link for link in read.values("a", "href") if link.startswith("/hub/s/")]
-    assert "Version 2" in page(client, "/hub/wiki/session-store/history").words
-    overview = page(client, "/hub/wiki")
-    assert "Kelpie server" in overview.words
-    assert "1 page, each sentence" in overview.words
-    assert "Session store" in page(client, "/hub/wiki", q="where do sessions live").words
-    assert "No page was found" in page(client, "/hub/wiki", q="zebra").words
 
 
 def test_an_empty_store_says_what_to_do(database_url: str) -> None:

@@ -53,16 +53,20 @@ def agents_of(days: list[TimelineDay]) -> list[str]:
 
 
 @router.get("/timeline")
-def timeline_page(page: FromHub, month: Annotated[str | None, Query(max_length=20)] = None) -> Response:
-    """A year at a glance, and one month's days."""
+def timeline_page(
+    page: FromHub,
+    month: Annotated[str | None, Query(max_length=20)] = None,
+    agent: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    """A year at a glance, and one month's days; of all agents or of one."""
     with page.resources.connection() as connection:
         newest = last_active_day(connection) or datetime.now(UTC).date()
         first = month_of(month, newest)
         last = first.replace(day=monthrange(first.year, first.month)[1])
         # Never further than the calendar goes.
         year_end = min(max(newest, last), date.max - timedelta(days=7))
-        counts = active_days(connection, max(date.min, year_end - timedelta(days=380)), year_end)
-        days = read_days(connection, first, last)
+        counts = active_days(connection, max(date.min, year_end - timedelta(days=380)), year_end, agent=agent)
+        days = read_days(connection, first, last, agent=agent)
     agents = agents_of(days)
     most = max((day.messages for day in days), default=0)
     return page.render(
@@ -74,7 +78,7 @@ def timeline_page(page: FromHub, month: Annotated[str | None, Query(max_length=2
         after=_shift(first, 1),
         days=[(day, shares(day.agents, agents, most)) for day in days],
         agents=[(agent, min(number, COLOURS)) for number, agent in enumerate(agents, start=1)],
-        stages=STAGES,
+        agent=agent,
     )
 
 

@@ -94,6 +94,12 @@
   let place = -1;
   document.addEventListener("htmx:beforeRequest", (event) => { busy = event.detail.target?.id === "review"; });
   document.addEventListener("htmx:beforeSwap", (event) => {
+    // The cookie has ended: the whole page goes to the sign-in page, not a part of it.
+    if (new URL(event.detail.xhr.responseURL).pathname === "/hub/sign-in") {
+      event.detail.shouldSwap = false;
+      location.reload();
+      return;
+    }
     place = event.detail.target?.id === "review" ? items().indexOf(current()) : -1;
   });
   document.addEventListener("htmx:afterSettle", (event) => {

@@ -59,8 +59,10 @@ class Profile:
     #: What the conversation taken as one text adds, and the best row of it.
     session: float = 0.5
     session_best: float = 0.2
-    #: Freshness and importance count as this power of a row's relevance, measured against the best row of the query.
+    #: Freshness and importance count as this power of a row's relevance, measured against the best row of the query,
+    #: and never less than `within_least`: of rows that say equally little the newer ones come first.
     within: float = 8.0
+    within_least: float = 0.05
     #: Rows whose neighbours are looked at, at least as many as are wanted.
     neighbours_of: int = 60
     #: Beyond the first ones, further rows of a conversation in one list keep this share, to a power that grows ever
@@ -183,7 +185,9 @@ def total(*, context: float, best: float, temporal: float, importance: float, pr
 
 def within(*, context: float, best: float, profile: Profile = PROFILE) -> float:
     """In what share freshness and importance count for a row, from 0 to 1; see `total`."""
-    return min(1.0, context / best) ** profile.within if best > 0 else 1.0
+    if best <= 0:
+        return 1.0
+    return profile.within_least + (1 - profile.within_least) * min(1.0, context / best) ** profile.within
 
 
 def crowd_factor(place: int, profile: Profile = PROFILE) -> float:

@@ -298,6 +298,9 @@ def test_machinery_stands_below_speech_that_says_as_much(connection: Connection)
     notice = add_message(
         connection, "<bash-stdout>drop-redis</bash-stdout>", role="system", metadata={"kind": "notice"}, embed=True
     )
+    # In a store of three rows a word that all of them hold weighs nothing.
+    for number in range(20):
+        add_message(connection, f"The boat of berth {number} leaves at noon.", embed=True)
     for embedded in (True, False):
         hits = find(connection, "why did we drop redis", embedded=embedded).hits
         assert hits[0].id == speech
@@ -342,7 +345,8 @@ def test_of_more_rows_than_are_scored_exactly_the_best_is_among_them(connection:
     assert len(found["message"]) <= 30
     response = search(connection, request, embed_query=None, now=NOW, profile=profile)
     # The scale of the text part is that of the best text of all, however old.
-    assert all(hit.parts.text < 0.7 for hit in response.hits)
+    assert [hit.parts.text for hit in response.hits if hit.id == both] == [1.0]
+    assert all(hit.parts.text < 0.7 for hit in response.hits if hit.id != both)
 
 
 def test_filters_apply_inside_and_find_as_many_as_there_are(connection: Connection) -> None:

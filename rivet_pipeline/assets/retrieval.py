@@ -10,7 +10,7 @@ from rivet_pipeline.assets.messages import messages
 from rivet_pipeline.assets.reporting import table
 from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.assets.summaries import branch_summaries, leaf_summaries, root_summaries
-from rivet_pipeline.retrieval.evaluation import Evaluation, drops
+from rivet_pipeline.retrieval.evaluation import Evaluation, drops, keep
 from rivet_pipeline.retrieval.evaluation_sets import read_questions
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.settings import get_settings
@@ -72,6 +72,7 @@ def retrieval_quality(store: StoreResource, models: dg.ResourceParam[Models]) ->
         embedder=models.embedder,
         summarizer=models.summarizer if settings.eval_file is None else None,
     )
+    keep(result, settings.home / "evaluation")
     return dg.MaterializeResult(
         metadata={
             "question_set": result.name,
@@ -80,6 +81,7 @@ def retrieval_quality(store: StoreResource, models: dg.ResourceParam[Models]) ->
             **{name.replace("@", "_at_"): value for name, value in result.figures.items()},
             "worst": dg.MetadataValue.md(_worst(result)),
             "degraded": result.degraded or "no",
+            "every_question": dg.MetadataValue.path(str(settings.home / "evaluation")),
             "seconds": round(time.perf_counter() - began, 3),
         }
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +16,7 @@ from rivet_pipeline.cli.output import console, error_console, one_line, print_js
 from rivet_pipeline.db.store import open_store
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.models.factory import build_embedder
-from rivet_pipeline.retrieval.evaluation import Evaluation
+from rivet_pipeline.retrieval.evaluation import Evaluation, keep
 from rivet_pipeline.retrieval.evaluation_sets import QuestionSet, read_locomo, read_longmemeval
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.summaries.factory import build_summarizer
@@ -92,7 +91,7 @@ def eval_command(
             progress=lambda done, of: status.update(f"asking {done} of {of} …"),
         )
     if output is not None:
-        _write(output, result)
+        keep(result, output)
     if as_json:
         print_json(result.as_dict() | {"embedder": embedder.name, "mode": mode.value})
     else:
@@ -112,13 +111,6 @@ def _check_folder(folder: Path | None) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInputError("--output", f"{folder} can not be made ({error.strerror})") from error
-
-
-def _write(folder: Path, result: Evaluation) -> None:
-    lines = [json.dumps(one.as_dict(), ensure_ascii=False) for one in result.asked]
-    (folder / f"{result.name}-questions.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    figures = json.dumps(result.as_dict(), ensure_ascii=False, indent=2)
-    (folder / f"{result.name}-figures.json").write_text(figures + "\n", encoding="utf-8")
 
 
 def _print(result: Evaluation, embedder: str, output: Path | None) -> None:

@@ -5,10 +5,12 @@ How a set is read stands in `evaluation_sets.py`; filling a store with its conve
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
@@ -182,6 +184,15 @@ def _means(asked: Sequence[Asked]) -> dict[str, float]:
             values.setdefault(figure, []).append(value)
     judged = sum(bool(one.figures) for one in asked)
     return {"judged": judged, **{figure: round(sum(ones) / len(ones), 4) for figure, ones in values.items()}}
+
+
+def keep(result: Evaluation, folder: Path) -> None:
+    """Writes every question as a line of JSON and the figures beside them, in place of those of an earlier time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(one.as_dict(), ensure_ascii=False) for one in result.asked]
+    (folder / f"{result.name}-questions.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    figures = json.dumps(result.as_dict(), ensure_ascii=False, indent=2)
+    (folder / f"{result.name}-figures.json").write_text(figures + "\n", encoding="utf-8")
 
 
 #: How far a figure may lie below the median of the runs before, and below the best of them. Both: a slow decline passes

@@ -31,9 +31,9 @@ Key = tuple[Source, int]
 
 _MOST_IMPORTANT = max(scoring.IMPORTANCE.values())
 
-#: Rows that are scored, at least: as many as the longest list and some, so that others can take the place of rows that
-#: repeat some, and so that a short list is the beginning of a longer one.
-_SCORED = 60
+#: Rows that are scored, at least, and for each row of the list: others must be there to take the place of rows that
+#: repeat some, and a short list should be the beginning of a longer one.
+_SCORED, _SCORED_EACH = 60, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def _score(candidates: Iterable[_Candidate], limit: int, profile: Profile) -> li
     # Telling the type of a memory from its words is the dearest part and moves a score the least, so it is asked in the
     # order of what a row could reach, until nothing further can come into the list.
     drafts = sorted(((total(one, _MOST_IMPORTANT), one) for one in every), key=lambda draft: draft[0], reverse=True)
-    wanted = max(_SCORED, limit)
+    wanted = max(_SCORED, _SCORED_EACH * limit)
     scored: list[Scored] = []
     reached: list[float] = []
     for most, one in drafts:

@@ -13,6 +13,7 @@ import pytest
 from rivet_pipeline.assets.retrieval import no_drop, retrieval_quality
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.db.scratch import scratch_database
+from rivet_pipeline.settings import get_settings
 from rivet_pipeline_tests.integration.pipeline import Pipeline, capture
 from rivet_pipeline_tests.integration.rivet_command import Run, rivet_command
 from rivet_pipeline_tests.unit.test_evaluation import LOCOMO, LONGMEMEVAL, written
@@ -107,8 +108,14 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 def test_the_asset_records_figures_and_the_shipped_questions_are_answered(
-    database_url: str, connection: Connection, instance: dg.DagsterInstance
+    database_url: str,
+    connection: Connection,
+    instance: dg.DagsterInstance,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("RIVETOS_HOME", str(tmp_path))
+    get_settings.cache_clear()
     pipeline = Pipeline(database_url, connection, instance)
     job = pipeline.defs.resolve_job_def("measure_retrieval")
     result = job.execute_in_process(instance=instance)
@@ -125,6 +132,9 @@ def test_the_asset_records_figures_and_the_shipped_questions_are_answered(
     assert figures["latency_ms_p50"] > 0
     assert figures["worst"].startswith("| question |")
     assert counts(connection)["messages"] == 0
+    kept = (tmp_path / "evaluation" / "demo-questions.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(kept) == figures["questions"]
+    get_settings.cache_clear()
     checks = result.get_asset_check_evaluations()
     assert [(check.check_name, check.passed) for check in checks] == [("no_drop", True)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rivet_pipeline.wiki.export import file_name
@@ -30,6 +30,7 @@ def test_a_title_becomes_an_address(title: str, slug: str) -> None:
     assert slugify(title) == slug
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(min_size=1, max_size=300))
 def test_every_title_has_an_address_that_is_safe_as_a_file(title: str) -> None:
     slug = slugify(title)
@@ -125,6 +126,7 @@ def test_the_directory_only_breaks_a_tie() -> None:
     assert first[0] == "alpha"
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=200))
 def test_any_title_is_read_without_an_error_and_gives_a_subject_or_none(title: str) -> None:
     found = subject_of(title, title)

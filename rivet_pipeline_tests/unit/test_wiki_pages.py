@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rivet_pipeline.wiki.contradictions import skeleton
@@ -67,6 +67,7 @@ patches = st.builds(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(patches, max_size=8), st.randoms())
 def test_the_order_in_which_patches_came_is_nothing(applied: list[AppliedPatch], chance: object) -> None:
     shuffled = list(applied)
@@ -80,6 +81,7 @@ def test_the_order_in_which_patches_came_is_nothing(applied: list[AppliedPatch],
     }
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(patches, max_size=8))
 def test_every_sentence_stands_once_and_is_cited_by_who_says_it(applied: list[AppliedPatch]) -> None:
     page = build_page("Page", applied)
@@ -92,6 +94,7 @@ def test_every_sentence_stands_once_and_is_cited_by_who_says_it(applied: list[Ap
     assert {key for key, _ in said} == set(keys)
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(patches, max_size=6))
 def test_a_page_is_stored_and_read_back_unchanged(applied: list[AppliedPatch]) -> None:
     page = build_page("Page", applied)

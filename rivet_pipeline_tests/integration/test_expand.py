@@ -162,6 +162,10 @@ def _token(value: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
+#: An id that nothing has; fixed, because it stands in the names of tests.
+_NOBODY = "6f1c4c9e-0b3a-4f52-9d3e-2f6f7a1f0c55"
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -170,12 +174,12 @@ def _token(value: object) -> str:
         "é",
         _token(1),
         _token(["x", "q", 1]),
-        _token([str(uuid4()), "q", -1]),
-        _token([str(uuid4()), "q", True]),
-        _token([str(uuid4()), 5, 1]),
-        _token([str(uuid4()), "q"]),
-        _token([str(uuid4()), "\x00", 1]),
-        _token([str(uuid4()), "\ud800", 1]),
+        _token([_NOBODY, "q", -1]),
+        _token([_NOBODY, "q", True]),
+        _token([_NOBODY, 5, 1]),
+        _token([_NOBODY, "q"]),
+        _token([_NOBODY, "\x00", 1]),
+        _token([_NOBODY, "\ud800", 1]),
         _token([7, "q", 1]),
     ],
 )

@@ -22,13 +22,22 @@ from rivet_pipeline.retrieval.conversation import known_agents, list_conversatio
 from rivet_pipeline.retrieval.scoring import PROFILE
 from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.snippets import mark_words
-from rivet_pipeline.retrieval.types import Hit, Mode, Scope, SearchRequest
+from rivet_pipeline.retrieval.types import Hit, Mode, Scope, ScoreParts, SearchRequest
 from rivet_pipeline.retrieval.windows import WINDOWS
+from rivet_pipeline.tags.read import count_tags
 
 router = APIRouter(route_class=HubRoute, include_in_schema=False)
 
 _SCOPES = (("both", "everything"), ("messages", "messages"), ("summaries", "summaries"))
-_MODES = (("hybrid", "words and meaning"), ("fts", "words"), ("vector", "meaning"))
+_MODES = (
+    ("hybrid", "words and meaning"),
+    ("fts", "words"),
+    ("vector", "meaning"),
+    ("trigram", "exact or similar text"),
+    ("regex", "regular expression"),
+)
+#: Tags that the form suggests.
+_TAGS = 50
 _RECENT = 20
 
 
@@ -47,17 +56,18 @@ class Asked(BaseModel):
     q: Annotated[str | None, BeforeValidator(_absent)] = Field(None, max_length=2000)
     agent: Annotated[str | None, BeforeValidator(_absent)] = Field(None, max_length=200)
     window: Annotated[str | None, BeforeValidator(_absent)] = Field(None, max_length=100)
+    tag: Annotated[str | None, BeforeValidator(_absent)] = Field(None, max_length=200)
     scope: Annotated[Scope, BeforeValidator(lambda value: _known(value, ("both", *get_args(Scope))))] = "both"
     mode: Annotated[Mode, BeforeValidator(lambda value: _known(value, get_args(Mode)))] = "hybrid"
 
 
 @dataclass(frozen=True, slots=True)
 class ScorePart:
-    """One part of a score, 0 to 1, and its weight."""
+    """One part of a score, 0 to 1, and its weight; None for what goes into the score through others."""
 
     label: str
     value: float
-    weight: float
+    weight: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +91,6 @@ class HitView:
 
 def hit_view(query: str, hit: Hit, clock: Clock) -> HitView:
     """What the page shows of a hit; its link leads to the place in the conversation."""
-    parts = hit.parts
-    why = [
-        ScorePart("words", parts.text, PROFILE.text),
-        ScorePart("meaning", parts.semantic, PROFILE.semantic),
-        ScorePart("freshness", parts.temporal, PROFILE.temporal),
-        ScorePart("importance", parts.importance, PROFILE.importance),
-    ]
-    whole = sum(part.value * part.weight for part in why)
-    share = hit.score / whole if whole else 1.0
     is_summary = hit.source == "summary"
     return HitView(
         id=hit.id,
@@ -103,11 +104,38 @@ def hit_view(query: str, hit: Hit, clock: Clock) -> HitView:
         link=f"{ROOT}/s/{hit.id}" if is_summary else f"{ROOT}/m/{hit.id}",
         parts=mark_words(query, tidy(hit.snippet) if is_summary else hit.snippet),
         score=hit.score,
-        why=why,
-        kept="" if share > 0.99 else f"{share:.0%} of the sum is kept: it is noise, a stub or only faintly alike.",
+        why=_why(hit.parts),
+        kept=_kept(hit.parts),
         conversation_id=hit.conversation_id,
         message_count=hit.message_count,
     )
+
+
+def _why(parts: ScoreParts) -> list[ScorePart]:
+    """The four parts by their weights, and what the surroundings lend to the first two, as far as they do."""
+    lent = (
+        ("from neighbours", parts.neighbours),
+        ("from summaries", parts.tree),
+        ("the conversation", parts.session),
+        ("its best message", parts.session_best),
+    )
+    return [
+        ScorePart("words", parts.text, PROFILE.text),
+        ScorePart("meaning", parts.semantic, PROFILE.semantic),
+        ScorePart("freshness", parts.temporal, PROFILE.temporal),
+        ScorePart("importance", parts.importance, PROFILE.importance),
+        *(ScorePart(label, value) for label, value in lent if value),
+    ]
+
+
+def _kept(parts: ScoreParts) -> str:
+    """What keeps the score from being the sum of its parts, in words; empty when nothing does."""
+    reasons = (
+        ("Freshness and importance count {} here, because other results say more.", parts.within),
+        ("{} is kept: it is noise or a stub.", parts.noise),
+        ("{} is kept: it repeats what stands above it.", parts.diversity),
+    )
+    return " ".join(text.format(f"{share:.0%}") for text, share in reasons if share < 0.995)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +154,7 @@ def search_page(asked: Annotated[Asked, Query()], page: FromHub) -> Response:
     results = None
     with page.resources.connection() as connection:
         agents = known_agents(connection)
+        tags = [f"{tag.key}:{tag.value}" for tag in count_tags(connection, limit=_TAGS)]
         recent = [] if asked.q else list_conversations(connection, agent=asked.agent, limit=_RECENT)
     if asked.q:
         try:
@@ -138,6 +167,7 @@ def search_page(asked: Annotated[Asked, Query()], page: FromHub) -> Response:
         section="search",
         asked=asked,
         agents=agents,
+        tags=tags,
         windows=WINDOWS,
         scopes=_SCOPES,
         modes=_MODES,
@@ -152,7 +182,14 @@ def search_page(asked: Annotated[Asked, Query()], page: FromHub) -> Response:
 def _search(asked: Asked, query: str, page: Page) -> Results:
     since, before = period(None, None, asked.window, zone=page.resources.zone, now=datetime.now(UTC))
     request = SearchRequest(
-        query=query, mode=asked.mode, scope=asked.scope, limit=20, agent=asked.agent, since=since, before=before
+        query=query,
+        mode=asked.mode,
+        scope=asked.scope,
+        limit=20,
+        agent=asked.agent,
+        tag=asked.tag,
+        since=since,
+        before=before,
     )
     with page.resources.connection() as connection:
         response = search(connection, request, embed_query=page.resources.vectors.on(connection))
@@ -169,7 +206,12 @@ def _effect(mode: Mode) -> str:
 def _advice(asked: Asked) -> str:
     narrowed = [
         name
-        for name, value in (("agent", asked.agent), ("time", asked.window), ("scope", asked.scope != "both"))
+        for name, value in (
+            ("agent", asked.agent),
+            ("time", asked.window),
+            ("tag", asked.tag),
+            ("scope", asked.scope != "both"),
+        )
         if value
     ]
     if narrowed:

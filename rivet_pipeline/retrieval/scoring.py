@@ -187,7 +187,8 @@ def within(*, context: float, best: float, profile: Profile = PROFILE) -> float:
     """In what share freshness and importance count for a row, from 0 to 1; see `total`."""
     if best <= 0:
         return 1.0
-    return profile.within_least + (1 - profile.within_least) * min(1.0, context / best) ** profile.within
+    share: float = min(1.0, context / best) ** profile.within
+    return profile.within_least + (1 - profile.within_least) * share
 
 
 def crowd_factor(place: int, profile: Profile = PROFILE) -> float:

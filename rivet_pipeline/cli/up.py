@@ -191,6 +191,7 @@ def _run(settings: Settings, home: Home, url: str, console: Console, began: floa
         _start_programs(settings, home, url, supervisor, console, follow=follow)
         api = _address(settings.api_host, settings.api_port)
         dagster = _address("127.0.0.1", settings.dagster_port)
+        console.print(f"Hub:        {api}/hub")
         console.print(f"API:        {api}/docs")
         console.print(f"Dagster UI: {dagster}")
         _replay_spool(settings, console)
@@ -198,6 +199,7 @@ def _run(settings: Settings, home: Home, url: str, console: Console, began: floa
         _work_off(url, watch, console)
         _print_example(settings, url, api, console)
         console.print(f"\nReady after {time.monotonic() - began:.0f} s.")
+        console.print(f"Hub:        {api}/hub")
         console.print(f"API:        {api}/docs")
         console.print(f"Dagster UI: {dagster}")
         if not once:

@@ -1,7 +1,7 @@
 """Which sessions are the pipeline's own model traffic: those whose first text is one of our prompts.
 
-A session that is so marked is noise, and nothing refines it. The marker in the midst of a session is somebody's quotation
-and marks nothing. How messages are stored does not belong here.
+A session that is so marked is noise, and nothing refines it. The marker in the midst of a session is somebody's
+quotation and marks nothing. How messages are stored does not belong here.
 """
 
 from __future__ import annotations

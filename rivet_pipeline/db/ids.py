@@ -1,4 +1,4 @@
-"""A row by its id, or by the beginning of it that the commands print. What is done with the row is for others to say."""
+"""A row by its id, or by the beginning of it that the commands print. What is done with the row is said elsewhere."""
 
 from __future__ import annotations
 

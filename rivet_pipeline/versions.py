@@ -33,5 +33,6 @@ RETRIEVAL_QUALITY_VERSION = 1
 MESSAGES_VERSION = 1
 
 #: The first line of every prompt the pipeline sends to a chat model, in its system text and in its user text. A session
-#: whose first text starts with it is our own model traffic: capture marks it as noise and nothing refines it.
+#: whose first text starts with it is our own model traffic: capture marks it as noise and nothing refines it. Anywhere
+#: else it is somebody's quotation.
 OWN_TRAFFIC_MARKER = "[rivet-pipeline model request: not a conversation, never to be captured or summarised]"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated
-from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import typer
@@ -16,6 +15,7 @@ from rivet_pipeline.api.answers import lineage_answer
 from rivet_pipeline.cli.options import AsJson, not_blank
 from rivet_pipeline.cli.output import console, local_time, one_line, print_json, short_id
 from rivet_pipeline.cli.remine import remine_command
+from rivet_pipeline.db.ids import find_id
 from rivet_pipeline.db.pool import connect, open_pool
 from rivet_pipeline.db.queue import ALL_STAGES, Failure, Rest, StageQueue, queue_status, retry_failed
 from rivet_pipeline.db.store import open_store
@@ -120,7 +120,9 @@ def backfill_command(dry_run: DryRun = False, as_json: AsJson = False) -> None:
 
 @memory_app.command("lineage")
 def lineage_command(
-    wanted: Annotated[UUID, typer.Argument(metavar="ID", help="The whole id of a summary or of a message.")],
+    wanted: Annotated[
+        str, typer.Argument(metavar="ID", help="A summary or a message, by its id or by its first digits.")
+    ],
     messages: Annotated[int, typer.Option(min=0, max=2000, help="How many messages at most.")] = DEFAULT_MESSAGES,
     summaries: Annotated[int, typer.Option(min=0, max=1000, help="How many summaries at most.")] = DEFAULT_SUMMARIES,
     excerpt: Annotated[
@@ -130,15 +132,20 @@ def lineage_command(
 ) -> None:
     """Show what a summary was made from, down to the messages, or which summaries hold a message.
 
-    The ids are those that [bold]rivet search --json[/bold] and [bold]rivet browse --json[/bold] print.
+    The ids are those that [bold]rivet search[/bold] and [bold]rivet browse[/bold] print; six digits are enough when no
+    other id begins so.
 
-    Example: [bold]rivet memory lineage 0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49[/bold]
+    Example: [bold]rivet memory lineage 0b9c2c3e[/bold]
     """
     settings = get_settings()
     with open_store(settings) as url, connect(url, application_name="rivet-memory") as connection:
-        lineage = read_lineage(connection, wanted, Budget(summaries, messages, excerpt))
+        try:
+            found = find_id(connection, wanted, ("summary", "message"), field="ID")
+        except InvalidInputError as wrong:
+            raise typer.BadParameter(wrong.problem, param_hint=wrong.field) from None
+        lineage = read_lineage(connection, found, Budget(summaries, messages, excerpt))
     if lineage is None:
-        raise NotFoundError(f"no summary and no message has the id {wanted}; `rivet search --json` prints ids.")
+        raise NotFoundError(f"the summary or message {found} is gone; `rivet search` prints ids.")
     if as_json:
         print_json(lineage_answer(lineage).model_dump(mode="json", by_alias=True))
     else:
@@ -151,12 +158,15 @@ def lineage_command(
 def _print_queue(stages: list[StageQueue], zone: ZoneInfo) -> None:
     out = console()
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("stage", "days", "items", "oldest day", "rests"):
-        table.add_column(column, justify="right" if column in {"days", "items"} else "left")
+    left = {"stage", "oldest day", ""}
+    for column in ("stage", "days", "due", "resting", "given up", "oldest day", ""):
+        table.add_column(column, justify="left" if column in left else "right")
     for stage in stages:
-        resting = sum(rest.items for rest in stage.resting)
-        rests = "the whole stage" if stage.service is not None else (f"{resting:,} items" if resting else "")
-        table.add_row(stage.stage, f"{stage.days:,}", f"{stage.items:,}", str(stage.oldest_day or ""), rests)
+        resting = sum(rest.waiting for rest in stage.resting)
+        given_up = sum(rest.given_up for rest in stage.resting)
+        figures = (stage.days, stage.items, resting, given_up)
+        note = "the whole stage rests" if stage.service is not None and stage.service.waiting else ""
+        table.add_row(stage.stage, *(f"{figure:,}" for figure in figures), str(stage.oldest_day or ""), note)
     out.print(table)
     for stage in stages:
         for rest in [*([stage.service] if stage.service else []), *stage.resting]:
@@ -164,11 +174,12 @@ def _print_queue(stages: list[StageQueue], zone: ZoneInfo) -> None:
 
 
 def _rest_line(stage: StageQueue, rest: Rest, zone: ZoneInfo) -> str:
-    what = "its service" if rest is stage.service else f"{rest.items:,} item{'' if rest.items == 1 else 's'}"
-    given_up = f", {rest.given_up:,} given up" if rest.given_up else ""
+    counts = {"due again": rest.due, "resting": rest.waiting, "given up": rest.given_up}
+    counted = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    what = "its service" if rest is stage.service else counted
     again = f", tried again {_when(rest.next_attempt_at, zone)}" if rest.next_attempt_at is not None else ""
     since = local_time(rest.oldest_at, zone)
-    return f"! {stage.stage}: {what} ({rest.cause}{given_up}{again}; since {since}): {one_line(rest.error, 300)}"
+    return f"! {stage.stage}: {what} ({rest.cause}{again}; since {since}): {one_line(rest.error, 300)}"
 
 
 def _when(moment: datetime, zone: ZoneInfo) -> str:

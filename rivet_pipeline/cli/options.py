@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
@@ -10,7 +11,9 @@ from zoneinfo import ZoneInfo
 import typer
 
 from rivet_pipeline.api.times import parse_time, period
-from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.db.ids import Named, find_id
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.errors import InvalidInputError, NotFoundError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: times in UTC, nothing cut.")]
 Agent = Annotated[str | None, typer.Option(help="Only this agent's words, for instance claude-code.")]
@@ -51,6 +54,16 @@ def read_period(
         return period(bounds[0], bounds[1], window, zone=zone, now=now)
     except InvalidInputError as error:
         raise typer.BadParameter(error.problem, param_hint=f"--{error.field}") from None
+
+
+def id_of(connection: Connection, prefix: str, kinds: Sequence[Named], *, hint: str) -> UUID:
+    """The id that is meant by an id or its first digits. Raises `typer.BadParameter` unless it is one row's."""
+    try:
+        return find_id(connection, prefix, kinds, field=hint)
+    except InvalidInputError as error:
+        raise typer.BadParameter(error.problem, param_hint=hint) from None
+    except NotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint=hint) from None
 
 
 def not_blank(option: str, value: str | None) -> str | None:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rivet_pipeline.cli.options import id_of
 from rivet_pipeline.cli.output import console, error_console, one_line, print_json
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.db.store import open_store
@@ -23,7 +24,6 @@ from rivet_pipeline.transcripts.redact_rules import Rule, literal_rule, pattern_
 from rivet_pipeline.transcripts.redact_stored import (
     RedactionReport,
     Who,
-    find_message,
     redact_everywhere,
     redact_message,
     vacuum,
@@ -36,7 +36,7 @@ _SHOWN_FILES = 20
 def redact_command(
     message: Annotated[
         str | None,
-        typer.Argument(metavar="[MESSAGE]", help="A message by its id, or the first eight digits.", show_default=False),
+        typer.Argument(metavar="[MESSAGE]", help="A message by its id, or by its first digits.", show_default=False),
     ] = None,
     pattern: Annotated[
         str | None, typer.Option(metavar="REGEX", help="Whatever matches this, everywhere (Python's spelling).")
@@ -70,7 +70,7 @@ def redact_command(
     rule = _rule(pattern, literal, whole=whole)
     who = Who(os_user=_user(), reason=reason)
     with open_store(get_settings()) as url, connect(url, application_name="rivet-redact") as connection:
-        target = None if message is None else _message(connection, message)
+        target = None if message is None else id_of(connection, message, ("message",), hint="MESSAGE")
         report = _run(connection, rule, who, target, apply=False) if dry_run or not yes else None
         if report is not None and not as_json:
             _print(report)
@@ -102,13 +102,6 @@ def _rule(pattern: str | None, literal: str | None, *, whole: bool) -> Rule:
     except InvalidInputError as error:
         raise typer.BadParameter(error.problem, param_hint=f"--{error.field}") from None
     return shapes_rule(whole=whole)
-
-
-def _message(connection: Connection, prefix: str) -> UUID:
-    try:
-        return find_message(connection, prefix)
-    except InvalidInputError as error:
-        raise typer.BadParameter(error.problem, param_hint="MESSAGE") from None
 
 
 def _user() -> str:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rivet_pipeline.api.tag_answers import decided_answer, lookup_answer, pending_answer, read_states
-from rivet_pipeline.cli.options import AsJson
+from rivet_pipeline.cli.options import AsJson, id_of
 from rivet_pipeline.cli.output import console, fail, local_time, one_line, print_json, short_id
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.db.store import open_store
@@ -261,7 +261,10 @@ def add_command(
     tag: Annotated[str, typer.Argument(metavar="KEY:VALUE", help="The tag.")],
     session: Session = None,
     agent: AgentOf = None,
-    summary: Annotated[UUID | None, typer.Option(help="A summary instead of a session.")] = None,
+    summary: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="A summary instead of a session, by its id or by its first digits."),
+    ] = None,
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
@@ -274,7 +277,8 @@ def add_command(
     with _store() as connection:
         literal, shown = read_literal(tag), typed_value(tag)
         if summary is not None:
-            result = add_tag(connection, "summary", summary, literal, by=_name(by), display=shown)
+            wanted = id_of(connection, summary, ("summary",), hint="--summary")
+            result = add_tag(connection, "summary", wanted, literal, by=_name(by), display=shown)
         else:
             conversation = find_conversation(connection, session or "", agent)
             result = add_tag(connection, "conversation", conversation, literal, by=_name(by), display=shown)

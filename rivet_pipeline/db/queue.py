@@ -25,21 +25,30 @@ ALL_STAGES = "all"
 class Rest:
     """Items of one stage that failed for one cause.
 
-    `given_up` of them are not tried again by themselves; `next_attempt_at` is the earliest of the others' (UTC, None
-    when there is none). `error` is the latest.
+    `given_up` of them are not tried again by themselves, the time of `due` ones has come, the others rest.
+    `next_attempt_at` is the earliest of those not given up (UTC, None when there is none). `error` is the latest.
     """
 
     cause: str
     items: int
     given_up: int
+    due: int
     next_attempt_at: datetime | None
     oldest_at: datetime
     error: str
 
+    @property
+    def waiting(self) -> int:
+        """Those that are tried again by themselves when their time comes: neither due nor given up."""
+        return self.items - self.given_up - self.due
+
 
 @dataclass(frozen=True, slots=True)
 class StageQueue:
-    """One stage: what is due, what of it only time made due, and what rests. `service`: why the whole stage rests."""
+    """One stage: what is due, what of it only time made due, and what has failed and is not done.
+
+    `items` are due now: none of them rests or was given up. `service`: why the whole stage rests.
+    """
 
     stage: str
     days: int
@@ -89,7 +98,8 @@ def _rests(connection: Connection) -> dict[str, list[tuple[bool, Rest]]]:
     rows = connection.execute(
         """
         SELECT stage, is_service, cause, count(*) AS items,
-               count(*) FILTER (WHERE next_attempt_at IS NULL) AS given_up, min(next_attempt_at) AS next_attempt_at,
+               count(*) FILTER (WHERE next_attempt_at IS NULL) AS given_up,
+               count(*) FILTER (WHERE next_attempt_at <= now()) AS due, min(next_attempt_at) AS next_attempt_at,
                min(first_failed_at) AS oldest_at,
                (array_agg(left(error, 500) ORDER BY last_failed_at DESC))[1] AS error
         FROM (SELECT *, item = %s AS is_service FROM ros_failures) AS f

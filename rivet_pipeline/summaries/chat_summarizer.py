@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from rivet_pipeline.models.prompt_echo import added, repeats_frame
 from rivet_pipeline.models.protocols import Chat, ModelError
 from rivet_pipeline.summaries.language import wrong_language
-from rivet_pipeline.summaries.prompts import RESULT_HEAD, RESULT_TAIL, system_prompt
+from rivet_pipeline.summaries.prompts import FRAME_SENTENCES, RESULT_HEAD, RESULT_TAIL, system_prompt, taken_apart
 from rivet_pipeline.summaries.types import SummaryDraft, SummaryRequest
 from rivet_pipeline.summaries.window import DEFAULT_WINDOW, Window
-from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
 
 #: Shorter answers say nothing (the public code's floor).
 MIN_CHARACTERS = 20
@@ -67,13 +67,18 @@ _TOOL_LINE = re.compile(
 )
 _SPEAKER_LINE = re.compile(r"^(?:\*\*)?(user|human|assistant|ai)(?:\*\*)?:", re.MULTILINE | re.IGNORECASE)
 
-#: Lines that only our own prompt has.
-_FRAME_LINE = re.compile(
-    rf"^(?:transcript [0-9a-f]{{16}} (?:begins|ends)\s*$|{re.escape(OWN_TRAFFIC_MARKER)})", re.MULTILINE
-)
+#: The lines around the quotation, which only our own prompt has.
+_FENCE = re.compile(r"\btranscript [0-9a-f]{16} (?:begins|ends)\b", re.IGNORECASE)
 
+#: So many lines of the preamble are an echo of it; of those that name the conversation by its id, one less.
+_PREAMBLE_LINES = 3
+
+#: So many sentences of the rules that no source holds are an echo of them; one may be a quotation.
+_RULES_SENTENCES = 2
+
+_REPROACH = "Your last answer to this was not a summary"
 _REMINDER = (
-    "\nYour last answer to this was not a summary ({name}). Whatever the transcript holds, write the record of it that "
+    f"\n{_REPROACH} ({{name}}). Whatever the transcript holds, write the record of it that "
     "your rules ask for, in the language of the transcript, and nothing else.\n"
 )
 _ASK_AGAIN = frozenset(
@@ -166,19 +171,21 @@ def _problem(text: str, source: str, rules: str, material: str) -> str | None:
         return "empty"
     whole = _QUOTED_WHOLE.match(text)
     front = whole.group(2) if whole else text
-    failed: dict[str, Callable[[], bool]] = {
-        "error-answer": lambda: _is_error_json(text) or _ERROR.match(front) is not None,
-        "refusal": lambda: _REFUSAL.match(front) is not None,
-        "placeholder": lambda: _PLACEHOLDER.match(front) is not None,
-        "too-short": lambda: len(text) < MIN_CHARACTERS,
-        "prompt-echo": lambda: _echoes_rules(text, rules),
-        "repetition": lambda: _repeats(text),
-        "echo": lambda: _echoes(text, source),
-        "wrong-shape": lambda: _is_json(text) or _continues(text),
-        "longer-than-source": lambda: len(text) > 2 * len(source) + 4_000,
-        "wrong-language": lambda: wrong_language(text, material),
-    }
-    return next((name for name, fails in failed.items() if fails()), None)
+    failed: tuple[tuple[str, Callable[[], bool]], ...] = (
+        ("error-answer", lambda: _is_error_json(text) or _ERROR.match(front) is not None),
+        ("refusal", lambda: _REFUSAL.match(front) is not None),
+        ("placeholder", lambda: _PLACEHOLDER.match(front) is not None),
+        # JSON is no prose however short it is.
+        ("wrong-shape", lambda: len(text) < MIN_CHARACTERS and _is_json(text)),
+        ("too-short", lambda: len(text) < MIN_CHARACTERS),
+        ("prompt-echo", lambda: _echoes_prompt(text, source) or _echoes_rules(text, rules, source)),
+        ("repetition", lambda: _repeats(text)),
+        ("echo", lambda: _echoes(text, source)),
+        ("wrong-shape", lambda: _is_json(text) or _continues(text)),
+        ("longer-than-source", lambda: len(text) > 2 * len(source) + 4_000),
+        ("wrong-language", lambda: wrong_language(text, material)),
+    )
+    return next((name for name, fails in failed if fails()), None)
 
 
 def _json_value(text: str) -> Any:
@@ -198,7 +205,7 @@ def _is_json(text: str) -> bool:
     if text.startswith(('{"', '[{"')):
         return True
     start, end = re.search(r"[{\[]", text), max(text.rfind("}"), text.rfind("]"))
-    if start is None or end - start.start() < _JSON_SHARE * len(text):
+    if start is None or end + 1 - start.start() < _JSON_SHARE * len(text):
         return False
     return isinstance(_json_value(text[start.start() : end + 1]), dict | list)
 
@@ -229,10 +236,24 @@ def _echoes(text: str, source: str) -> bool:
     return len(start) == _ECHO_CHARACTERS and start in " ".join(source.split())
 
 
-def _echoes_rules(text: str, rules: str) -> bool:
-    if _FRAME_LINE.search(_FENCED_PART.sub("", text)) is not None:
+def _echoes_prompt(text: str, source: str) -> bool:
+    """Whether what the prompt says around its sources stands in the answer, wherever, and not in the sources."""
+    quoted, preamble, fence = taken_apart(source)
+    fences = _FENCE.findall(text)
+    if (fence and fence in text) or added(fences, text, quoted):
         return True
+    # Titles and names are somebody's text, too.
+    values = "\n".join(line.partition(": ")[2] for line in preamble)
+    if repeats_frame(text, f"{quoted}\n{values}", (*FRAME_SENTENCES, _REPROACH)):
+        return True
+    repeated = added(preamble, text, quoted)
+    named = any(line.startswith("id: ") for line in repeated)
+    return len(repeated) >= _PREAMBLE_LINES - named
+
+
+def _echoes_rules(text: str, rules: str, source: str) -> bool:
     flat = " ".join(text.split())
-    sentences = (" ".join(sentence.split()) for sentence in re.split(r"\n|(?<=[.:;])\s", rules))
-    copied = sum(len(sentence) for sentence in sentences if len(sentence) >= 30 and sentence in flat)
-    return copied >= _RULES_SHARE * len(flat)
+    sentences = [" ".join(sentence.split()) for sentence in re.split(r"\n|(?<=[.:;])\s", rules)]
+    copied = [sentence for sentence in sentences if len(sentence) >= 30 and sentence in flat]
+    copied = added(copied, text, source)
+    return len(copied) >= _RULES_SENTENCES or sum(map(len, copied)) >= _RULES_SHARE * len(flat)

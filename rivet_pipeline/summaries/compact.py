@@ -106,13 +106,15 @@ def resummarize(
     kinds: Sequence[Kind] = ("leaf", "branch", "root"),
     version: int = SUMMARY_PIPELINE_VERSION,
     after_each: Callable[[], None] | None = None,
+    when_busy: Callable[[UUID], None] | None = None,
 ) -> list[StageReport]:
     """Makes existing summaries again from the same sources where model, version or a source's text has changed.
 
     Which these are says `ros_stale_summaries`. Leaves go first, so that a parent is redone once, from its new children.
     The older text goes to `ros_summary_revisions`. A failure keeps the older text and is recorded under the summary's
     id. With `force` everything is redone. Without a difference nothing is asked and nothing written. `after_each` is
-    called after each summary that was tried.
+    called after each summary that was tried, `when_busy` with each that was passed over because another worker was at
+    its conversation.
     """
     reports: list[StageReport] = []
     with pool.connection() as connection:
@@ -121,7 +123,7 @@ def resummarize(
         for kind in kinds:
             work = _Work(connection, kind, summarizer, version)
             reports.append(work.report)
-            if not work.redo(days, after_each):
+            if not work.redo(days, after_each, when_busy):
                 break
     return reports
 
@@ -233,7 +235,12 @@ class _Work:
             self.report.days[day].seconds += time.monotonic() - started
         return True
 
-    def redo(self, days: Sequence[date] | None, after_each: Callable[[], None] | None = None) -> bool:
+    def redo(
+        self,
+        days: Sequence[date] | None,
+        after_each: Callable[[], None] | None = None,
+        when_busy: Callable[[UUID], None] | None = None,
+    ) -> bool:
         """Makes what is stale again. False when the service is at fault."""
         rows = self._connection.execute(
             (_HERE / "select_stale.sql").read_text(encoding="utf-8"),
@@ -249,6 +256,8 @@ class _Work:
                 with _try_lock(self._connection, self.stage, made.conversation_id) as mine:
                     if mine and self._is_as_before(made) and not self._redo_one(made):
                         return False
+                if not mine and when_busy is not None:
+                    when_busy(made.id)
                 if after_each is not None:
                     after_each()
             return True

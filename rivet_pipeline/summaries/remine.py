@@ -7,10 +7,12 @@ interruption leaves the older days finished.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
+from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
@@ -30,6 +32,10 @@ _DAYS_AT_A_TIME = 31
 
 #: A usual figure for English prose; code and other languages take more tokens.
 _CHARACTERS_PER_TOKEN = 4
+
+#: How long another worker's hold on a conversation is waited for, in seconds, before what it kept from us is tried once
+#: more. The lock of a process that was killed is free when the server has seen its connection end.
+_BUSY_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,21 +145,29 @@ def remine(
     """Redoes what is stale in a scope; with `force` everything in it, also what has not changed.
 
     Each summary is stored by itself, and what `force` asks for stands in the store until it is done: whoever runs this
-    again, without `force`, goes on where it ended. A service that does not answer ends the pass.
+    again, without `force`, goes on where it ended. A service that does not answer ends the pass. What another worker
+    held when its turn came is tried once more at the end.
     """
     with pool.connection() as connection:
         announce_summarizer(connection, summarizer.model, version=version)
         if force:
             request_remine(connection, kinds=scope.kinds, since=scope.since, before=scope.before)
-        ready = [found for found in stale_days(connection) if found in scope and found.ready]
+        ready = _ready(connection, scope)
     walk = _Walk(pool, summarizer, scope, version, progress, known=sum(found.ready for found in ready))
-    days = sorted({found.day for found in ready})
-    for first in range(0, len(days), _DAYS_AT_A_TIME):
-        if not walk.redo(days[first : first + _DAYS_AT_A_TIME]):
-            break
+    walk.through(ready)
+    if walk.busy and walk.report.stopped is None:
+        time.sleep(_BUSY_SECONDS)
+        with pool.connection() as connection:
+            ready = _ready(connection, scope)
+        # Of all that is stale by now: what the other worker changed makes what stands on it stale, too.
+        walk.through(ready)
     with pool.connection() as connection:
         walk.report.left = sum(found.items for found in stale_days(connection) if found in scope)
     return walk.report
+
+
+def _ready(connection: Connection, scope: Scope) -> list[StaleDay]:
+    return [found for found in stale_days(connection) if found in scope and found.ready]
 
 
 class _Walk:
@@ -170,6 +184,7 @@ class _Walk:
         known: int,
     ) -> None:
         self.report = RemineReport([StageReport(STAGE_OF[kind], model=summarizer.model) for kind in scope.kinds])
+        self.busy: set[UUID] = set()
         self._pool = pool
         self._summarizer = summarizer
         self._scope = scope
@@ -177,6 +192,13 @@ class _Walk:
         self._progress = progress
         self._known = known
         self._done = 0
+
+    def through(self, ready: Sequence[StaleDay]) -> None:
+        """Brings the days through every level, the oldest first, until the service is at fault."""
+        days = sorted({found.day for found in ready})
+        for first in range(0, len(days), _DAYS_AT_A_TIME):
+            if not self.redo(days[first : first + _DAYS_AT_A_TIME]):
+                break
 
     def redo(self, days: Sequence[date]) -> bool:
         """Brings some days through every level. False when the service is at fault."""
@@ -196,6 +218,7 @@ class _Walk:
                 kinds=[kind],
                 version=self._version,
                 after_each=after_each,
+                when_busy=self.busy.add,
             )
             for report in found:
                 total.add(report)

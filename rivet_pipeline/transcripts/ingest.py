@@ -22,9 +22,9 @@ from psycopg.types.json import Jsonb
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.transcripts.cleaning import cap_utf16, clean_event_id, clean_json, clean_text, utf16_units
+from rivet_pipeline.transcripts.own_traffic import REASON, begins_with_marker, mark_of, settle_mark
 from rivet_pipeline.transcripts.records import MessageRecord, Role, SessionRecord, ToolResult
 from rivet_pipeline.transcripts.redaction import MARK, redact_item, redact_json, redact_session, redact_text
-from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
 
 #: The write surface's cap on content and on tool_result, in UTF-16 code units (seed: capture metadata).
 CAPTURE_CAP = 16_000
@@ -204,7 +204,7 @@ def write_batch(
             [redact_item(_cleaned(item)) for item in items],
             _redacted(extra),
         )
-    session = _clean_session(session, items)
+    session = _clean_session(session)
     times = _Clock(moment, extra)
     pipelined = len(items) <= _PIPELINED_ITEMS
     with connection.pipeline() if pipelined else nullcontext(), connection.transaction():
@@ -212,7 +212,7 @@ def write_batch(
         session = _merge_settings(connection, session)
         conversation = _upsert_conversation(connection, session, items, first_day, times, extra)
         present = _look_up(connection, session, _wanted_ids(items))
-        conversation_id, last_time = _found_conversation(conversation)
+        conversation_id, last_time, marked = _found_conversation(conversation)
         rows = [_row(item, times.place(item, last_time), cap) for item in items]
         stored = _found_rows(present)
         if clashes := _possible_clashes(rows, items, stored):
@@ -222,6 +222,8 @@ def write_batch(
         _fill(connection, conversation_id, plan.fills)
         _keep_whole(connection, conversation_id, plan.wholes)
         _touch(connection, conversation_id, plan, times, finalize=finalize)
+        if marked or any(map(begins_with_marker, items)):
+            settle_mark(connection, conversation_id)
         event_ids = tuple(row.event_id for row in rows)
         ids = _ids(connection, conversation_id, event_ids) if extra.with_ids else ()
     return _result(plan, conversation_id, event_ids, ids)
@@ -239,7 +241,7 @@ def preview_batch(
 
     The answer names no conversation: its id is the nil UUID. Raises `psycopg.Error` when the store fails.
     """
-    session = _clean_session(session, items)
+    session = _clean_session(session)
     clock = _Clock(datetime.now(UTC), extra)
     stored = _found_rows(_look_up(connection, session, _wanted_ids(items)))
     rows = [_row(item, clock.place(item, None), None) for item in items]
@@ -311,16 +313,13 @@ class _Clock:
         return self._start
 
 
-def _clean_session(session: SessionRecord, items: Sequence[MessageRecord | ToolResult]) -> SessionRecord:
-    settings: Mapping[str, Any] = _without_nulls(clean_json(dict(session.settings)))
-    if any(isinstance(item, MessageRecord) and item.content.lstrip().startswith(OWN_TRAFFIC_MARKER) for item in items):
-        settings = {**settings, "noise": True, "noise_reason": "the pipeline's own model traffic"}
+def _clean_session(session: SessionRecord) -> SessionRecord:
     return SessionRecord(
         session_key=clean_text(session.session_key),
         agent=clean_text(session.agent),
         channel=clean_text(session.channel),
         title=_clean_title(session.title),
-        settings=settings,
+        settings=_without_nulls(clean_json(dict(session.settings))),
         task_id=session.task_id,
     )
 
@@ -388,7 +387,7 @@ def _upsert_conversation(
         INSERT INTO ros_conversations
             (session_key, agent, channel, title, settings, task_id, day, created_at, updated_at)
         VALUES (%(session_key)s, %(agent)s, %(channel)s, coalesce(%(title)s, %(new_title)s),
-                %(fallback)s || %(settings)s, %(task_id)s, %(day)s, %(began)s, %(began)s)
+                %(fallback)s || %(settings)s || %(mark)s, %(task_id)s, %(day)s, %(began)s, %(began)s)
         ON CONFLICT (session_hash, agent) DO UPDATE SET
             -- What was redacted is not brought back by the file it came from.
             title = CASE WHEN ros_conversations.title LIKE %(redacted)s THEN ros_conversations.title
@@ -399,7 +398,7 @@ def _upsert_conversation(
                     WHERE coalesce(ros_conversations.settings ->> key, '') NOT LIKE %(redacted)s)
                 ELSE %(settings)s END,
             task_id = coalesce(excluded.task_id, ros_conversations.task_id)
-        RETURNING id, revision, updated_at
+        RETURNING id, revision, updated_at, coalesce(settings ->> 'noise_reason', '') = %(reason)s AS marked
         """,
         {
             "session_key": session.session_key,
@@ -408,6 +407,8 @@ def _upsert_conversation(
             "title": session.title,
             "new_title": _clean_title(extra.new_title),
             "settings": Jsonb(dict(session.settings)),
+            "mark": Jsonb({} if session.settings.get("noise") else mark_of(items)),
+            "reason": REASON,
             "fallback": Jsonb(clean_json(dict(extra.fallback_settings))),
             "task_id": session.task_id,
             "day": day,
@@ -417,11 +418,11 @@ def _upsert_conversation(
     )
 
 
-def _found_conversation(answer: Cursor[DictRow]) -> tuple[UUID, datetime | None]:
-    """The conversation's id and the time of its last message (None when it is new)."""
+def _found_conversation(answer: Cursor[DictRow]) -> tuple[UUID, datetime | None, bool]:
+    """The conversation's id, the time of its last message (None when it is new), and whether it bears our mark."""
     row = answer.fetchone()
     assert row is not None
-    return row["id"], row["updated_at"] if row["revision"] else None
+    return row["id"], row["updated_at"] if row["revision"] else None, row["marked"]
 
 
 def _row(item: MessageRecord | ToolResult, placed: tuple[datetime, dict[str, str]], cap: int | None) -> _Row:

@@ -110,21 +110,6 @@ class RedactionReport:
         return sum(table.rows for table in self.tables.values())
 
 
-def find_message(connection: Connection, prefix: str) -> UUID:
-    """The id of the message whose id begins so, from eight digits on. Raises `InvalidInputError` when it is not one."""
-    digits = prefix.replace("-", "").lower()
-    if not 8 <= len(digits) <= 32 or set(digits) - set("0123456789abcdef"):
-        raise InvalidInputError("message", f"{prefix!r} is no id; give at least its first eight digits")
-    rows = connection.execute(
-        "SELECT id FROM ros_messages WHERE id BETWEEN %s AND %s LIMIT 2",
-        [UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))],
-    ).fetchall()
-    if len(rows) != 1:
-        raise InvalidInputError("message", f"{'several messages begin' if rows else 'no message begins'} with {prefix}")
-    found: UUID = rows[0]["id"]
-    return found
-
-
 def redact_everywhere(connection: Connection, rule: Rule, who: Who, *, apply: bool) -> RedactionReport:
     """Replaces what the rule matches in every covered table, or with `apply` off only says what it would.
 

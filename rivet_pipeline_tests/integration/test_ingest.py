@@ -352,6 +352,73 @@ def test_our_own_model_traffic_is_a_noise_session(connection: Connection) -> Non
     assert connection.execute("SELECT count(*) AS n FROM ros_pending_leaf_summaries").fetchone() == {"n": 0}
 
 
+OURS = f"\n {OWN_TRAFFIC_MARKER} Summarise this."
+
+
+def noise(connection: Connection, key: str = "test:one") -> bool:
+    found = connection.execute(
+        "SELECT ros_is_noise(session_key, settings) AS noise FROM ros_conversations WHERE session_key = %s", [key]
+    ).fetchone()
+    assert found is not None
+    return bool(found["noise"])
+
+
+@pytest.mark.parametrize("place", [1, 3, 11])
+@pytest.mark.parametrize("size", [1, 12])
+def test_our_prompt_in_the_midst_of_a_session_makes_it_no_noise(connection: Connection, place: int, size: int) -> None:
+    said = [message(number, OURS if number == place else None) for number in range(12)]
+    for first in range(0, 12, size):
+        write(connection, *said[first : first + size])
+    assert not noise(connection)
+    assert connection.execute("SELECT count(*) AS n FROM ros_pending_leaf_summaries").fetchone() == {"n": 1}
+
+
+def test_the_first_text_is_that_of_the_total_order_and_no_preface_of_the_harness(connection: Connection) -> None:
+    call = message(0, "", role="tool", tool_name="Bash", tool_result=OURS)
+    preface = message(1, "<environment_context>", role="system", metadata={"kind": "injected"})
+    write(connection, call, preface, message(2, " "), message(3, OURS), message(4))
+    assert noise(connection)
+    # Of one batch, the earlier time is first, whatever stands first in it.
+    write(connection, message(8, OURS), message(7), session=SessionRecord("test:turned", "opus", "test"))
+    assert not noise(connection, "test:turned")
+    injected = message(1, OURS, role="system", metadata={"kind": "injected"})
+    write(connection, injected, message(2), session=SessionRecord("test:injected", "opus", "test"))
+    assert not noise(connection, "test:injected")
+
+
+def test_an_earlier_text_that_comes_later_decides_anew(connection: Connection) -> None:
+    write(connection, *[message(number, OURS) for number in range(20, 32)])
+    assert noise(connection)
+    connection.execute(
+        "INSERT INTO ros_stage_marks (stage, conversation_id, revision)"
+        " SELECT 'leaf_summaries', id, revision FROM ros_conversations"
+    )
+    write(connection, message(1, "Look at this prompt:"))
+    assert not noise(connection)
+    assert connection.execute("SELECT count(*) AS n FROM ros_pending_leaf_summaries").fetchone() == {"n": 1}
+    write(connection, message(0, OURS))
+    assert noise(connection)
+
+
+def test_a_session_that_its_agent_calls_noise_stays_so(connection: Connection) -> None:
+    session = SessionRecord("test:one", "opus", "test", settings={"noise": True})
+    write(connection, message(1, OURS), message(2), session=session)
+    write(connection, message(0))
+    assert noise(connection)
+
+
+def test_a_session_wrongly_called_our_traffic_is_put_right_when_it_comes_again(connection: Connection) -> None:
+    write(connection, message(1), message(2, OURS))
+    connection.execute(
+        """
+        UPDATE ros_conversations
+        SET settings = '{"noise": true, "noise_reason": "the pipeline''s own model traffic", "cwd": "/srv"}'
+        """
+    )
+    write(connection, message(1), message(2, OURS))
+    assert connection.execute("SELECT settings FROM ros_conversations").fetchone() == {"settings": {"cwd": "/srv"}}
+
+
 def test_ten_messages_are_due_at_once_and_nine_are_not(connection: Connection) -> None:
     now = datetime.now(UTC)
     for key, count in (("ten", 10), ("nine", 9), ("heartbeat:x", 12)):

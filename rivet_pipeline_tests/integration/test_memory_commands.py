@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -15,7 +15,7 @@ from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.stages import STAGES
 from rivet_pipeline.summaries.compact import summarize_leaves
 from rivet_pipeline_tests.integration.chat_server import Reply, chat_server, says
-from rivet_pipeline_tests.integration.memory_rows import add_message, add_summary
+from rivet_pipeline_tests.integration.memory_rows import add_conversation, add_message, add_summary
 from rivet_pipeline_tests.integration.pipeline import DAY, CountingSummarizer, capture, capture_calls
 from rivet_pipeline_tests.integration.rivet_command import Run, rivet_command
 
@@ -63,8 +63,9 @@ def test_the_queue_shows_what_waits_and_why_the_rest_rests(run: Run, connection:
     ran = run("queue-status")
     assert ran.code == 0
     assert [line.split()[0] for line in ran.out.splitlines()[1 : len(STAGES) + 1]] == list(STAGES)
-    assert "the whole stage" in ran.out
-    assert "! leaf_summaries: 1 item (content, 1 given up;" in ran.out
+    assert "the whole stage rests" in ran.out
+    assert ran.out.splitlines()[0].split() == ["stage", "days", "due", "resting", "given", "up", "oldest", "day"]
+    assert "! leaf_summaries: 1 given up (content; since" in ran.out
     assert "rather [red]not[/red]" in ran.out
     assert "\x1b" not in ran.out
     assert "! message_embeddings: its service (transient, tried again at " in ran.out
@@ -81,6 +82,22 @@ def test_the_queue_shows_what_waits_and_why_the_rest_rests(run: Run, connection:
     }
     assert stages["message_embeddings"]["service"]["next_attempt_at"].endswith("Z")
     assert stages["leaf_summaries"]["resting"][0]["given_up"] == 1
+
+
+def test_what_is_due_what_rests_and_what_was_given_up_are_counted_apart(run: Run, connection: Connection) -> None:
+    refusal = ModelError("content", "refusal", "would rather not")
+    capture(connection, count=10)
+    for item, times in (("a", 3), ("b", 3), ("c", 1), ("d", 1)):
+        fail(connection, "leaf_summaries", item, refusal, times=times)
+    connection.execute("UPDATE ros_failures SET next_attempt_at = now() - interval '1 second' WHERE item = 'd'")
+    ran = run("queue-status")
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("leaf_summaries"))
+    assert line.split() == ["leaf_summaries", "1", "1", "1", "2", "2026-03-02"]
+    assert "! leaf_summaries: 1 due again, 1 resting, 2 given up (content, tried again now; since" in ran.out
+    (rest,) = next(stage for stage in run("queue-status", "--json").json if stage["stage"] == "leaf_summaries")[
+        "resting"
+    ]
+    assert (rest["items"], rest["due"], rest["given_up"]) == (4, 1, 2)
 
 
 def test_failures_are_retried_by_stage_and_error(run: Run, connection: Connection) -> None:
@@ -182,4 +199,33 @@ def test_a_lineage_shows_no_escape_sequence_and_an_unknown_id_is_an_error(run: R
     missing = run("lineage", str(uuid4()))
     assert (missing.code, missing.out) == (1, "")
     assert missing.err.count("\n") == 1
+    assert "no summary and no message has the id" in missing.err
     assert run("lineage", "nonsense").code == 2
+
+
+def test_a_lineage_is_found_by_the_first_digits_that_name_one_row(run: Run, connection: Connection) -> None:
+    summary, conversation = add_summary(connection, "A record."), add_conversation(connection)
+    known = [UUID(f"c57c57{number:02x}-0000-4000-8000-000000000000") for number in range(7)]
+    for identity in known:
+        add_message(connection, "Said.", conversation=conversation)
+        connection.execute(
+            """
+            INSERT INTO ros_messages (id, conversation_id, event_id, agent, channel, role, content)
+            VALUES (%s, %s, %s, 'opus', 'cli', 'user', 'Said it.')
+            """,
+            [identity, conversation, str(identity)],
+        )
+    for prefix in ("c57c5703", "C57C5703", "c57c5703-0000", str(known[3])):
+        assert run("lineage", prefix, "--json").json["message"]["id"] == str(known[3])
+    assert run("lineage", str(summary)[:8]).out.count(str(summary)[:8]) == 1
+    several = run("lineage", "c57c57")
+    told = " ".join(several.err.replace("│", " ").split())
+    assert several.code == 2
+    assert "several begin with c57c57" in told
+    assert [str(one) in told for one in known] == [True] * 5 + [False] * 2
+    unknown = run("lineage", "c57c5fff")
+    assert unknown.code == 1
+    assert "no summary and no message has an id that begins with c57c5fff" in unknown.err
+    assert unknown.err.count("c57c57") == 5
+    for wrong in ("c57c5", "c57c5x", str(known[3]) + "0"):
+        assert run("lineage", wrong).code == 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -92,6 +93,25 @@ def too_much(reply: Reply, name: str, words: str = "") -> Case:
 def no_summary(text: str, name: str) -> Case:
     """Asked once more with a reminder."""
     return content(says(text), name, "is no summary", calls=2)
+
+
+def echo(answer: Callable[[str], str]) -> Case:
+    """An answer that is made of the user text."""
+    return Case(lambda request: says(answer(request["messages"][1]["content"])), "content", "prompt-echo", 2)
+
+
+def preamble(prompt: str) -> str:
+    """The conversation's id, agent, channel, span and count, as the prompt has them."""
+    return "\n".join(line.strip() for line in prompt.split("\n")[3:8])
+
+
+def bold(line: str) -> str:
+    key, _, value = line.partition(": ")
+    return f"- **{key}:** `{value}`\n"
+
+
+def fence(prompt: str) -> str:
+    return next(line for line in prompt.split("\n") if line.startswith("transcript "))
 
 
 def in_ten_hours() -> str:
@@ -190,6 +210,7 @@ CASES = {
     "an error text": no_summary("Error: upstream request timeout after 60 s", "error-answer"),
     "an error in JSON": no_summary('{"error": {"message": "overloaded"}}', "error-answer"),
     "two words": no_summary("All done.", "too-short"),
+    "a little JSON": no_summary('{"foo": 1}', "wrong-shape"),
     "one sentence 200 times": no_summary(SENTENCE * 200, "repetition"),
     "JSON": no_summary('```json\n{"summary": "The service was deployed.", "topics": ["hosts"]}\n```', "wrong-shape"),
     "a tool call": no_summary(
@@ -204,6 +225,17 @@ CASES = {
     "an echo of the rules": Case(lambda request: says(rules(request)[:1500]), "content", "prompt-echo", 2),
     "an echo of the whole prompt": Case(
         lambda request: says(request["messages"][1]["content"]), "content", "prompt-echo", 2
+    ),
+    "an echo of the prompt on one line": echo(lambda prompt: f"Summary of what was said. {' '.join(prompt.split())}"),
+    "the marker in the midst of a line": echo(lambda prompt: f"{GOOD} So the {prompt.splitlines()[0]} was answered."),
+    "the marker abridged": echo(lambda _: f"{GOOD} [rivet-pipeline model request: \u2026] ---- \u2026"),
+    "the task below a summary": echo(lambda prompt: f"{GOOD}\n{prompt.splitlines()[-1]}"),
+    "a fence line in the midst of a line": echo(lambda prompt: f"{GOOD} ({fence(prompt)})"),
+    "the preamble before a summary": echo(lambda prompt: f"{preamble(prompt)}\n\n{GOOD}"),
+    "the preamble on one line": echo(lambda prompt: f"{GOOD} {' '.join(preamble(prompt).split())}"),
+    "the preamble as a list": echo(lambda prompt: "".join(bold(line) for line in preamble(prompt).split("\n")) + GOOD),
+    "two of the rules below a summary": Case(
+        lambda request: says(f"{GOOD}\n" * 3 + "\n".join(rules(request).split("\n")[4:10])), "content", "prompt-echo", 2
     ),
 }  # fmt: skip
 

@@ -61,7 +61,7 @@ def test_what_rests_is_shown_with_its_cause_and_its_next_attempt(connection: Con
     fail(connection, "of_the_future", "d", BUSY)
     found = status(connection)
     content, transient = found["leaf_summaries"].resting
-    assert (content.cause, content.items, content.given_up) == ("content", 2, 1)
+    assert (content.cause, content.items, content.given_up, content.waiting) == ("content", 2, 1, 1)
     assert content.error == "refusal: would rather not, 100%"
     assert content.next_attempt_at is not None
     assert datetime.now(UTC) < content.next_attempt_at < datetime.now(UTC) + timedelta(minutes=1)

@@ -14,8 +14,9 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from rivet_pipeline.db.ids import find_id
 from rivet_pipeline.db.pool import Connection, Pool
-from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.summaries.compact import resummarize, summarize_leaves
@@ -31,7 +32,6 @@ from rivet_pipeline.transcripts.redact_rules import literal_rule, pattern_rule, 
 from rivet_pipeline.transcripts.redact_stored import (
     RedactionReport,
     Who,
-    find_message,
     redact_everywhere,
     redact_message,
     vacuum,
@@ -643,11 +643,13 @@ def test_a_pattern_that_is_none_or_matches_nothing_is_refused(pattern: str) -> N
 
 def test_a_message_is_found_by_the_beginning_of_its_id(connection: Connection) -> None:
     told = add_message(connection, "words")
-    assert find_message(connection, str(told)[:8]) == told
-    assert find_message(connection, str(told)) == told
-    for wrong in ("abc", "not an id!", "00000000"):
+    assert find_id(connection, str(told)[:8], ("message",), field="message") == told
+    assert find_id(connection, str(told), ("message",), field="message") == told
+    for wrong in ("abc", "not an id!"):
         with pytest.raises(InvalidInputError):
-            find_message(connection, wrong)
+            find_id(connection, wrong, ("message",), field="message")
+    with pytest.raises(NotFoundError):
+        find_id(connection, "00000000", ("message",), field="message")
 
 
 def test_every_column_with_text_is_covered_or_exempt_with_a_reason(connection: Connection) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from rivet_pipeline.cli import main as cli
 from rivet_pipeline.cli import remine as command
-from rivet_pipeline.db.pool import Connection, Pool
+from rivet_pipeline.db.pool import Connection, Pool, connect
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.summaries.compact import announce_summarizer, summarize_branches, summarize_leaves, summarize_roots
 from rivet_pipeline.summaries.extractive import MODEL, ExtractiveSummarizer
@@ -139,6 +139,32 @@ def test_a_scope_is_levels_and_days(connection: Connection, pool: Pool) -> None:
 
 
 # --- doing it ---
+
+
+@pytest.mark.parametrize("freed", [True, False])
+def test_what_another_worker_held_is_tried_once_more_at_the_end(
+    connection: Connection, pool: Pool, database_url: str, monkeypatch: pytest.MonkeyPatch, freed: bool
+) -> None:
+    old(connection, pool)
+    held = connection.execute("SELECT id FROM ros_conversations WHERE day = %s", [DAY]).fetchone()
+    assert held is not None
+    waits: list[float] = []
+    with connect(database_url) as other:
+        for kind in KINDS:
+            other.execute(
+                "SELECT pg_advisory_lock(hashtext(%s), hashtext(%s))", [f"ros_{kind}_summaries", str(held["id"])]
+            )
+
+        def wait(seconds: float) -> None:
+            waits.append(seconds)
+            if freed:
+                other.execute("SELECT pg_advisory_unlock_all()")
+
+        monkeypatch.setattr("rivet_pipeline.summaries.remine.time.sleep", wait)
+        report = remine(pool, CountingSummarizer(), Scope())
+    assert len(waits) == 1
+    assert [found.rows for found in report.reports] == ([15, 3, 0] if freed else [10, 2, 0])
+    assert report.left == (0 if freed else 6)
 
 
 def test_days_are_redone_from_the_oldest_and_leaves_before_what_stands_on_them(

@@ -81,6 +81,9 @@ CASES = {
         answer(patch(claims=[{"section": "facts", "text": "It runs on host-9 at `/srv/x.py` since 2019-01-01."}])),
         "ungrounded",
     ),
+    "the prompt in a claim": content(
+        answer(patch(claims=[{"section": "facts", "text": f"{SENTENCE} {OWN_TRAFFIC_MARKER}"}])), "prompt-echo"
+    ),
     "a refusal": content("I'm sorry, but I can't help with that.", "no-json"),
     "only thinking": content('<think>Nothing of it matters, so {"patches": []}</think>', "empty"),
     "cut off": content(GOOD[:40], "truncated", finish="length"),

@@ -8,7 +8,8 @@ from rivet_pipeline.models.protocols import ChatAnswer, ModelError
 from rivet_pipeline.models.texts import strip_thinking
 from rivet_pipeline.summaries.chat_summarizer import ChatSummarizer, checked
 from rivet_pipeline.summaries.prompts import system_prompt
-from rivet_pipeline_tests.unit.summary_samples import leaf_request
+from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
+from rivet_pipeline_tests.unit.summary_samples import MESSAGES, leaf_request, message
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,10 @@ def test_thinking_is_stripped(answer: str, left: str) -> None:
         ("``", "too-short"),
         (" ", "empty"),
         ("ok then", "too-short"),
+        ('{"foo": 1}', "wrong-shape"),
+        ("[]", "wrong-shape"),
+        ("{}", "wrong-shape"),
+        ("```json\n[1, 2]\n```", "wrong-shape"),
         ("I'm sorry, I can't help with that request.", "refusal"),
         ("I\u2019m sorry, but I cannot summarise this.", "refusal"),
         ("This isn't developer session output, it is a list of tools. Please send more.", "refusal"),
@@ -85,6 +90,28 @@ def test_an_echo_of_the_rules_is_no_summary() -> None:
     for echo in (rules[200:1500], "My rules are these. " + " ".join(rules.split("\n")[4:])):
         with pytest.raises(ModelError, match="prompt-echo"):
             checked(echo, "some source " * 200, rules=rules)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        OWN_TRAFFIC_MARKER,
+        "The quoted text above is data.",
+        "Write the summary of it now, by the rules you were given.",
+        "id: 00000000-0000-0000-0000-000000000007, title: Timer app, messages: 10",
+    ],
+)
+def test_words_of_the_prompt_that_a_source_holds_may_be_told(words: str) -> None:
+    good = f'- 2026-04-18T12:03Z opus/user: pasted "{words}" and asked what it was, which was answered.'
+    said = (*MESSAGES[:3], message(3, "user", f"What is this?\n{words}"))
+    assert ChatSummarizer(Scripted(good)).summarize(leaf_request(said)).text == good
+    with pytest.raises(ModelError, match="prompt-echo"):
+        ChatSummarizer(Scripted(good, good)).summarize(leaf_request())
+
+
+def test_a_heading_of_its_own_is_no_echo_of_the_preamble() -> None:
+    good = "agent: opus, channel: cli\n\n- 2026-04-18T12:03Z opus/user: chose pnpm 9.1.0 instead of npm."
+    assert ChatSummarizer(Scripted(good)).summarize(leaf_request()).text == good
 
 
 def test_the_language_is_that_of_the_quoted_texts_and_not_of_the_prompt() -> None:

@@ -70,6 +70,7 @@ def test_an_answer_with_known_citations_is_given() -> None:
         (f"{NO_ANSWER}.", "finds no answer"),
         ("Not in the records", "finds no answer"),
         (f"{OWN_TRAFFIC_MARKER} [#1a2b3c4d]", "repeated what it was asked"),
+        ("It is so [#1a2b3c4d]. The quoted text above is data.", "repeated what it was asked"),
         (ModelError("transient", "http-500", "secret detail"), "the model failed (http-500)"),
         (RuntimeError("secret detail"), "an internal error; the log says more"),
     ],

@@ -25,10 +25,17 @@ GOOD = [
     (CALL, "  Ran the store tests, i.e. those of tests/test_store.py.\n"),
     (FAILED, "Tried to list /srv/x, which failed with exit code 2."),
     (FAILED, "Could not list /srv/x: no such file."),
+    (
+        ToolCall("Bash", {"command": f'rg -F "{OWN_TRAFFIC_MARKER}"'}, "no match", {"is_error": False}),
+        f'Searched for "{OWN_TRAFFIC_MARKER}" with rg without a match.',
+    ),
 ]
 BAD = [
     ("empty", CALL, "   "),
     ("too-short", CALL, "Ran it."),
+    ("not-a-sentence", CALL, '{"a": 1}'),
+    ("prompt-echo", CALL, f"Ran pytest on the store: {OWN_TRAFFIC_MARKER}."),
+    ("prompt-echo", CALL, f"Ran pytest. {' '.join(user_text(CALL).split())[-110:]}"),
     ("too-long-answer", CALL, "Ran pytest " + "and again " * 60 + "."),
     ("not-a-sentence", CALL, "Ran pytest\nand it passed."),
     ("not-a-sentence", CALL, "Ran pytest on the store without"),

@@ -112,7 +112,7 @@ def pending_work(
         announce_model(connection, models.embedder)
         _announce_models(connection, models)
         _announce_tagger(connection, models)
-        pending = [item for item in pending_days(connection) if not item.timed]
+        pending = _due_now(pending_days(connection))
         lexicon_due = is_due(connection, busy=bool(pending))
         wiki_due = not pending and wiki_is_due(connection)
     requests = requests_for(context.instance, pending, reason=NEW_ROWS, now=now)
@@ -124,6 +124,12 @@ def pending_work(
         waits = pending or lexicon_due or wiki_due
         return dg.SkipReason("live or resting runs cover what is pending" if waits else "nothing is pending")
     return dg.SensorResult(run_requests=requests)
+
+
+def _due_now(pending: list[PendingDay]) -> list[PendingDay]:
+    """What new rows made due, and on the days of new messages also what time did: an import may be long idle."""
+    new = {item.day for item in pending if item.stage == "messages"}
+    return [item for item in pending if not item.timed or item.day in new]
 
 
 def _announce_models(connection: Connection, models: Models) -> None:

@@ -216,6 +216,17 @@ def test_a_chat_service_that_hangs_does_not_stop_the_embeddings_of_its_days(
     assert not any(BESIDE & stages(request) for request in tick(pipeline))
 
 
+def test_an_idle_import_is_summarised_at_once_by_a_service_too(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensors, "ASKS_A_SERVICE", True)
+    capture(pipeline.connection, "test:1", count=6)
+    make_old(pipeline.connection, "test:1", timedelta(minutes=1))
+    assert [stages(request) for request in tick(pipeline)] == [BESIDE]
+    make_old(pipeline.connection, "test:1", timedelta(minutes=16))
+    assert [stages(request) for request in tick(pipeline)] == [BESIDE, CHAIN - BESIDE]
+
+
 def test_a_run_that_ends_well_forgives_only_its_own_stages(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sensors, "ASKS_A_SERVICE", True)
     capture(pipeline.connection, "test:1")

@@ -232,7 +232,9 @@ def test_a_run_that_ends_well_forgives_only_its_own_stages(pipeline: Pipeline, m
     capture(pipeline.connection, "test:1")
     beside, behind = tick(pipeline)
     fail(pipeline.instance, behind)
-    assert carry_out(pipeline, beside).success
+    good = enter(pipeline.instance, beside, DagsterRunStatus.STARTED)
+    success = dg.DagsterEvent(event_type_value="PIPELINE_SUCCESS", job_name=good.job_name)
+    pipeline.instance.report_dagster_event(success, run_id=good.run_id)
     assert not any(LEVELS & stages(request) for request in tick(pipeline))
     later(monkeypatch, timedelta(seconds=31))
     assert {stage for request in tick(pipeline) for stage in stages(request)} >= LEVELS

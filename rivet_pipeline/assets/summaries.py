@@ -4,6 +4,7 @@ import dagster as dg
 
 from rivet_pipeline.assets.messages import messages
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
+from rivet_pipeline.assets.reasons import redoes_outdated
 from rivet_pipeline.assets.reporting import link_lineage, materialized
 from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.db.quality import summary_quality
@@ -27,15 +28,16 @@ def _level(kind: Kind, made_of: dg.AssetsDefinition, description: str) -> dg.Ass
         kinds={"postgres", "llm"},
         pool="llm",
         code_version=f"{SUMMARY_PIPELINE_VERSION}/{summarizer_name(get_settings())}",
-        description=f"{description} With sources, grounding and version; a day whose summaries are of an older version "
-        "or model is made again.",
+        description=f"{description} With sources, grounding and version; those of an older version or model are "
+        "made again when a person materialises their day.",
     )
     def level(
         context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
     ) -> dg.MaterializeResult[None]:
         """Redoes what is stale in the run's days, then summarises what has no summary, where it is due."""
         days = days_of(context.partition_keys)
-        report = refine_level(store.pool, kind, days=days, summarizer=models.summarizer)
+        outdated = redoes_outdated(context.run.tags)
+        report = refine_level(store.pool, kind, days=days, summarizer=models.summarizer, outdated=outdated)
         with store.connection() as connection:
             quality = summary_quality(connection, kind, days)
         link_lineage(context, store, kind)

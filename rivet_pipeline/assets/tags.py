@@ -5,6 +5,7 @@ from typing import Any
 import dagster as dg
 
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
+from rivet_pipeline.assets.reasons import redoes_outdated
 from rivet_pipeline.assets.reporting import materialized
 from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.assets.summaries import leaf_summaries
@@ -28,15 +29,16 @@ _TAGGER = tagger_name(get_settings())
     pool=None if _TAGGER == KEYPHRASES else "llm",
     code_version=f"{TAGS_VERSION}/{_TAGGER}",
     description="Tags suggested on the day's leaves and their conversations; people accept or reject them. A leaf "
-    "whose tagger fails twice goes without and is counted. Leaves of an older version are asked about again; what was "
-    "rejected is never suggested twice.",
+    "whose tagger fails twice goes without and is counted. Leaves of an older version are asked about again when a "
+    "person materialises their day; what was rejected is never suggested twice.",
 )
 def tag_proposals(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
 ) -> dg.MaterializeResult[None]:
     """Tags the leaves of the run's days that are new, changed, or of an older version."""
     days = days_of(context.partition_keys)
-    report = propose_tags(store.pool, days=days, tagger=models.tagger)
+    outdated = redoes_outdated(context.run.tags)
+    report = propose_tags(store.pool, days=days, tagger=models.tagger, outdated=outdated)
     with store.connection() as connection:
         waiting = pending_on(connection, days)
     for day, suggestions in waiting.items():

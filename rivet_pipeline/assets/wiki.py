@@ -3,6 +3,7 @@
 import dagster as dg
 
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
+from rivet_pipeline.assets.reasons import redoes_outdated
 from rivet_pipeline.assets.reporting import materialized, preview_patches, table
 from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.assets.summaries import leaf_summaries
@@ -29,14 +30,20 @@ _ASKS_A_MODEL = _SETTINGS.compactor_url is not None
     code_version=f"{WIKI_PIPELINE_VERSION}/{miner_name(_SETTINGS)}",
     description="What the day's leaf summaries say for good: up to three patches a leaf, or none, each with the page "
     "it changes and why. Applied at once, or proposed while WIKI_REVIEW is on. A leaf is mined once a text; those of "
-    "an older version are mined once more when their day is materialised.",
+    "an older version are mined once more when a person materialises their day.",
 )
 def wiki_patches(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
 ) -> dg.MaterializeResult[None]:
     """Mines the leaves of the run's days that were not mined as they are now, then those of an older version."""
     days = days_of(context.partition_keys)
-    report = mine_leaves(store.pool, days=days, miner=models.miner, review=get_settings().wiki_review)
+    report = mine_leaves(
+        store.pool,
+        days=days,
+        miner=models.miner,
+        review=get_settings().wiki_review,
+        outdated=redoes_outdated(context.run.tags),
+    )
     preview_patches(context, store)
     return materialized(context, store, report)
 

@@ -7,7 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 
-from rivet_pipeline.automation.plan import DayRange, FailedRun
+from rivet_pipeline.automation.plan import JOB_STAGES, DayRange, FailedRun, LiveRun
+from rivet_pipeline.stages import STAGES, Stage
 
 #: One language model call at a time, two embedding stages: the machines behind them are small.
 POOL_LIMITS = {"llm": 1, "embedder": 2}
@@ -52,24 +53,43 @@ def live_runs(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
     return list(instance.get_runs(dg.RunsFilter(statuses=_LIVE)))
 
 
-def live_ranges(instance: dg.DagsterInstance) -> list[DayRange]:
-    """The days that live runs cover."""
-    ranges = (day_range(dict(run.tags)) for run in live_runs(instance))
-    return [found for found in ranges if found is not None]
+def stages_of(run: dg.DagsterRun) -> frozenset[Stage]:
+    """The stages of a run over days; all of them when it does not say."""
+    if not run.asset_selection:
+        return frozenset(JOB_STAGES.get(run.job_name, STAGES))
+    names = {key.to_user_string() for key in run.asset_selection}
+    return frozenset(stage for stage in STAGES if stage in names)
+
+
+def live_over_days(instance: dg.DagsterInstance) -> list[LiveRun]:
+    """The live runs over days: which days, and which stages."""
+    return [
+        LiveRun(days, stages_of(run), queued=run.status == dg.DagsterRunStatus.QUEUED)
+        for run in live_runs(instance)
+        if (days := day_range(dict(run.tags))) is not None
+    ]
 
 
 def failed_ranges(instance: dg.DagsterInstance, now: datetime) -> list[FailedRun]:
-    """The automation's runs that failed within the last two hours and were not followed by a good one."""
+    """The automation's runs that failed within the last two hours and were not followed by a good one.
+
+    A good run heals its own stages only: a run of other stages over the same days says nothing of them.
+    """
     failed: list[FailedRun] = []
-    healed: list[DayRange] = []
+    healed: list[LiveRun] = []
     for record in _ended(instance, AUTOMATION_TAG, now):
         days = day_range(dict(record.dagster_run.tags))
         if days is None or record.end_time is None:
             continue
+        stages = stages_of(record.dagster_run)
         if record.dagster_run.status == dg.DagsterRunStatus.SUCCESS:
-            healed.append(days)
-        elif not any(days.first in good and days.last in good for good in healed):
-            failed.append(FailedRun(days, datetime.fromtimestamp(record.end_time, UTC)))
+            healed.append(LiveRun(days, stages))
+            continue
+        left = stages.difference(
+            *(good.stages for good in healed if days.first in good.days and days.last in good.days)
+        )
+        if left:
+            failed.append(FailedRun(days, datetime.fromtimestamp(record.end_time, UTC), left))
     return failed
 
 

@@ -8,50 +8,51 @@ from pydantic import Field
 
 from rivet_pipeline.assets.reporting import table
 from rivet_pipeline.assets.resources import StoreResource
+from rivet_pipeline.automation.plan import JOB_STAGES
 from rivet_pipeline.db.event_log import trim_event_log
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.queue import ALL_STAGES
 from rivet_pipeline.db.queue import retry_failed as make_due
 from rivet_pipeline.db.store import dagster_url
 from rivet_pipeline.settings import get_settings
-from rivet_pipeline.stages import STAGES, WHOLE_STAGES
+from rivet_pipeline.stages import WHOLE_STAGES
 from rivet_pipeline.tags.propose import reap_tags
 from rivet_pipeline.wiki.consolidate import consolidate
 
 refine_days = dg.define_asset_job(
     "refine_days",
-    selection=dg.AssetSelection.assets(*STAGES),
+    selection=dg.AssetSelection.assets(*JOB_STAGES["refine_days"]),
     description="Everything that is derived from the conversations of the chosen days. Safe over any range: what is "
     "current is left alone.",
 )
 
 tell_calls_days = dg.define_asset_job(
     "tell_calls_days",
-    selection=dg.AssetSelection.assets("tool_call_text", "message_embeddings"),
+    selection=dg.AssetSelection.assets(*JOB_STAGES["tell_calls_days"]),
     description="Texts for the tool calls of the chosen days that have none, and the vectors of what they changed.",
 )
 
 resummarize_days = dg.define_asset_job(
     "resummarize_days",
-    selection=dg.AssetSelection.assets("leaf_summaries", "branch_summaries", "root_summaries", "summary_embeddings"),
+    selection=dg.AssetSelection.assets(*JOB_STAGES["resummarize_days"]),
     description="The summary tree of the chosen days, redone where an older version or model made it.",
 )
 
 retag_days = dg.define_asset_job(
     "retag_days",
-    selection=dg.AssetSelection.assets("tag_proposals"),
+    selection=dg.AssetSelection.assets(*JOB_STAGES["retag_days"]),
     description="Tags suggested for the leaves of the chosen days that have none of the current version.",
 )
 
 reembed_days = dg.define_asset_job(
     "reembed_days",
-    selection=dg.AssetSelection.assets("message_embeddings", "summary_embeddings"),
+    selection=dg.AssetSelection.assets(*JOB_STAGES["reembed_days"]),
     description="Vectors of the chosen days for the model that is configured now.",
 )
 
 remine_wiki_days = dg.define_asset_job(
     "remine_wiki_days",
-    selection=dg.AssetSelection.assets("wiki_patches"),
+    selection=dg.AssetSelection.assets(*JOB_STAGES["remine_wiki_days"]),
     description="The wiki's patches of the chosen days: leaves that were not mined as they are now, then those that an "
     "older version has mined.",
 )

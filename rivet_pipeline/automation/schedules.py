@@ -5,6 +5,7 @@ See https://docs.dagster.io/guides/automate/schedules
 
 import dagster as dg
 
+from rivet_pipeline.assets.reasons import IDLE
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.automation.jobs import (
     check_everything,
@@ -33,7 +34,7 @@ def idle_conversations(
     """Requests runs for what time alone made due."""
     with connect(store.url, application_name="rivet-schedule") as connection:
         pending = [item for item in pending_days(connection) if item.timed]
-    requests = requests_for(context.instance, pending, reason="idle", now=context.scheduled_execution_time)
+    requests = requests_for(context.instance, pending, reason=IDLE, now=context.scheduled_execution_time)
     return requests or dg.SkipReason("no conversation fell idle")
 
 

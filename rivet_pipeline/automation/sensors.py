@@ -10,7 +10,12 @@ import dagster as dg
 
 from rivet_pipeline.assets.checks import live_check_keys
 from rivet_pipeline.assets.partitions import MAX_DAYS_PER_RUN
+from rivet_pipeline.assets.reasons import NEW_ROWS, REASON, STALE
 from rivet_pipeline.assets.resources import Models, StoreResource
+from rivet_pipeline.assets.summaries import branch_summaries, leaf_summaries, root_summaries
+from rivet_pipeline.assets.tags import tag_proposals
+from rivet_pipeline.assets.tool_calls import tool_call_text
+from rivet_pipeline.assets.wiki import wiki_patches
 from rivet_pipeline.automation.instance import (
     AUTOMATION_TAG,
     LEXICON_TAG,
@@ -20,7 +25,7 @@ from rivet_pipeline.automation.instance import (
     WIKI_TAG,
     ensure_pool_limits,
     failed_ranges,
-    live_ranges,
+    live_over_days,
     live_runs,
     tagged_failures,
 )
@@ -31,7 +36,7 @@ from rivet_pipeline.db.stale import StaleDay, stale_days
 from rivet_pipeline.embedding.embed import announce_model
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.retrieval.lexicon import is_due
-from rivet_pipeline.stages import STAGES, WHOLE_STAGES
+from rivet_pipeline.stages import STAGES, SUMMARY_STAGES, WHOLE_STAGES
 from rivet_pipeline.summaries.compact import announce_summarizer
 from rivet_pipeline.tags.propose import announce_tagger
 from rivet_pipeline.wiki.extract import announce_miner
@@ -45,8 +50,14 @@ MAX_RUNS_PER_TICK = 4
 MAX_REMINE_RUNS = 4
 MAX_REMINE_ROWS = 200
 
-_REASON = "rivet/reason"
-_STALE = "stale"
+#: The stages that wait for each other in the pool `llm`. Summaries stand there even when they are made in this process,
+#: the others only when a service answers them; the wiki's patches ask that of the summaries.
+_MAY_ASK = (tool_call_text, leaf_summaries, tag_proposals, branch_summaries, root_summaries, wiki_patches)
+_POOLED_KEYS = {asset.key.to_user_string() for asset in _MAY_ASK if asset.op.pool == "llm"}
+POOLED = frozenset(stage for stage in STAGES if stage in _POOLED_KEYS)
+
+#: Whether any of them asks a service, which may hang.
+ASKS_A_SERVICE = bool(POOLED.difference(SUMMARY_STAGES))
 
 _CHAIN = dg.AssetSelection.assets(*STAGES)
 _LEXICON = dg.AssetKey("lexicon")
@@ -62,7 +73,7 @@ def run_request(run: PlannedRun, *, reason: str) -> dg.RunRequest:
             RANGE_START: run.days.first.isoformat(),
             RANGE_END: run.days.last.isoformat(),
             AUTOMATION_TAG: "true",
-            _REASON: reason,
+            REASON: reason,
         },
     )
 
@@ -73,11 +84,13 @@ def requests_for(
     """The run requests that cover the pending days and that no live run covers already."""
     planned = plan_runs(
         [(item.stage, item.day) for item in pending],
-        live=live_ranges(instance),
+        live=live_over_days(instance),
         failed=failed_ranges(instance, now),
         now=now,
         max_days=MAX_DAYS_PER_RUN,
         max_runs=MAX_RUNS_PER_TICK,
+        pooled=POOLED,
+        service=ASKS_A_SERVICE,
     )
     return [run_request(run, reason=reason) for run in planned]
 
@@ -86,7 +99,8 @@ def requests_for(
     target=_CHAIN | dg.AssetSelection.assets(_LEXICON, *_WIKI),
     minimum_interval_seconds=1,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Asks Postgres which days have work and requests one run of the whole chain for each range of days.",
+    description="Asks Postgres which days have work and requests runs for each range of days: one of "
+    "the whole chain; two where a model service may hang, so that embeddings never wait for it.",
 )
 def pending_work(
     context: dg.SensorEvaluationContext, store: StoreResource, models: dg.ResourceParam[Models]
@@ -98,10 +112,10 @@ def pending_work(
         announce_model(connection, models.embedder)
         _announce_models(connection, models)
         _announce_tagger(connection, models)
-        pending = [item for item in pending_days(connection) if not item.timed]
+        pending = _due_now(pending_days(connection))
         lexicon_due = is_due(connection, busy=bool(pending))
         wiki_due = not pending and wiki_is_due(connection)
-    requests = requests_for(context.instance, pending, reason="new rows", now=now)
+    requests = requests_for(context.instance, pending, reason=NEW_ROWS, now=now)
     if lexicon_due and _may_ask_for(context.instance, LEXICON_TAG, now):
         requests.append(dg.RunRequest(asset_selection=[_LEXICON], tags={LEXICON_TAG: "true"}))
     if wiki_due and _may_ask_for(context.instance, WIKI_TAG, now):
@@ -110,6 +124,12 @@ def pending_work(
         waits = pending or lexicon_due or wiki_due
         return dg.SkipReason("live or resting runs cover what is pending" if waits else "nothing is pending")
     return dg.SensorResult(run_requests=requests)
+
+
+def _due_now(pending: list[PendingDay]) -> list[PendingDay]:
+    """What new rows made due, and on the days of new messages also what time did: an import may be long idle."""
+    new = {item.day for item in pending if item.stage == "messages"}
+    return [item for item in pending if not item.timed or item.day in new]
 
 
 def _announce_models(connection: Connection, models: Models) -> None:
@@ -162,13 +182,13 @@ def remine_stale(
 
 
 def _remine_requests(instance: dg.DagsterInstance, stale: list[StaleDay], now: datetime) -> list[dg.RunRequest]:
-    under_way = sum(run.tags.get(_REASON) == _STALE for run in live_runs(instance))
+    under_way = sum(run.tags.get(REASON) == STALE for run in live_runs(instance))
     rows: dict[date, int] = {}
     for found in stale:
         rows[found.day] = rows.get(found.day, 0) + found.ready
     planned = plan_runs(
         [(found.stage, found.day) for found in stale],
-        live=live_ranges(instance),
+        live=live_over_days(instance),
         failed=failed_ranges(instance, now),
         now=now,
         max_days=MAX_DAYS_PER_RUN,
@@ -176,7 +196,7 @@ def _remine_requests(instance: dg.DagsterInstance, stale: list[StaleDay], now: d
         rows=rows,
         max_rows=MAX_REMINE_ROWS,
     )
-    requests = [run_request(run, reason=_STALE) for run in planned]
+    requests = [run_request(run, reason=STALE) for run in planned]
     return [request._replace(tags={**request.tags, PRIORITY: "-1"}) for request in requests]
 
 

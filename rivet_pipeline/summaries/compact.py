@@ -107,10 +107,12 @@ def resummarize(
     version: int = SUMMARY_PIPELINE_VERSION,
     after_each: Callable[[], None] | None = None,
     when_busy: Callable[[UUID], None] | None = None,
+    outdated: bool = True,
 ) -> list[StageReport]:
     """Makes existing summaries again from the same sources where model, version or a source's text has changed.
 
-    Which these are says `ros_stale_summaries`. Leaves go first, so that a parent is redone once, from its new children.
+    Which these are says `ros_stale_summaries`; without `outdated` only those of a changed text, or that somebody asked
+    for. Leaves go first, so that a parent is redone once, from its new children.
     The older text goes to `ros_summary_revisions`. A failure keeps the older text and is recorded under the summary's
     id. With `force` everything is redone. Without a difference nothing is asked and nothing written. `after_each` is
     called after each summary that was tried, `when_busy` with each that was passed over because another worker was at
@@ -123,7 +125,7 @@ def resummarize(
         for kind in kinds:
             work = _Work(connection, kind, summarizer, version)
             reports.append(work.report)
-            if not work.redo(days, after_each, when_busy):
+            if not work.redo(days, after_each, when_busy, outdated=outdated):
                 break
     return reports
 
@@ -135,10 +137,14 @@ def refine_level(
     days: Sequence[date] | None,
     summarizer: Summarizer,
     version: int = SUMMARY_PIPELINE_VERSION,
+    outdated: bool = True,
 ) -> StageReport:
-    """Brings one level of the tree up to date: redoes what is stale, then makes what is due. One report of both."""
+    """Brings one level of the tree up to date: redoes what is stale, then makes what is due. One report of both.
+
+    Without `outdated` what an older version or another model made is left as it is (see `resummarize`).
+    """
     report = StageReport(STAGE_OF[kind], model=summarizer.model)
-    for redone in resummarize(pool, days=days, summarizer=summarizer, kinds=[kind], version=version):
+    for redone in resummarize(pool, days=days, summarizer=summarizer, kinds=[kind], version=version, outdated=outdated):
         report.add(redone)
     report.add(_pass(pool, kind, days, summarizer, version))
     return report
@@ -240,8 +246,10 @@ class _Work:
         days: Sequence[date] | None,
         after_each: Callable[[], None] | None = None,
         when_busy: Callable[[UUID], None] | None = None,
+        *,
+        outdated: bool = True,
     ) -> bool:
-        """Makes what is stale again. False when the service is at fault."""
+        """Makes what is stale again, with `outdated` all of it. False when the service is at fault."""
         rows = self._connection.execute(
             (_HERE / "select_stale.sql").read_text(encoding="utf-8"),
             {
@@ -249,6 +257,7 @@ class _Work:
                 "days": list(days) if days is not None else None,
                 "model": self._summarizer.model,
                 "version": self._version,
+                "outdated": outdated,
             },
         ).fetchall()
         try:

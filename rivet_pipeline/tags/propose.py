@@ -79,11 +79,12 @@ def announce_tagger(connection: Connection, tagger: Tagger | None) -> bool:
     return announce_refinement(connection, STAGE, model=tagger.name, version=TAGS_VERSION)
 
 
-def propose_tags(pool: Pool, *, days: Sequence[date] | None, tagger: Tagger | None) -> TagReport:
-    """Tags the leaves of those days (None: all) that no tagger of the current version has seen as they are now.
+def propose_tags(pool: Pool, *, days: Sequence[date] | None, tagger: Tagger | None, outdated: bool = True) -> TagReport:
+    """Tags the leaves of those days (None: all) that no tagger has seen as they are now.
 
-    Holds one connection of the pool. Conversations of those days that lack their rule tag get it. `tagger` None:
-    tagging is off, and nothing but that is done.
+    With `outdated` also those that only a tagger of an older version has. Holds one connection of the pool.
+    Conversations of those days that lack their rule tag get it. `tagger` None: tagging is off, and nothing but that is
+    done.
     """
     report = TagReport(StageReport(STAGE, model=tagger.name if tagger else None))
     with pool.connection() as connection:
@@ -91,7 +92,7 @@ def propose_tags(pool: Pool, *, days: Sequence[date] | None, tagger: Tagger | No
         announce_tagger(connection, tagger)
         report.ruled = apply_rule(connection, days=days)
         if tagger is not None:
-            _Pass(connection, tagger, report).drain(_due(connection, days))
+            _Pass(connection, tagger, report).drain(_due(connection, days, outdated=outdated))
     return report
 
 
@@ -135,15 +136,15 @@ def reap_tags(connection: Connection) -> int:
     return int(row["tags"]) if row else 0
 
 
-def _due(connection: Connection, days: Sequence[date] | None) -> list[UUID]:
+def _due(connection: Connection, days: Sequence[date] | None, *, outdated: bool) -> list[UUID]:
     rows = connection.execute(
         """
         SELECT t.id FROM ros_taggable_leaves AS t JOIN ros_summaries AS s ON s.id = t.id
-        WHERE (t.fresh OR t.stale) AND NOT ros_is_blocked('tag_proposals', 'service')
+        WHERE (t.fresh OR (t.stale AND %(outdated)s)) AND NOT ros_is_blocked('tag_proposals', 'service')
           AND (%(days)s::date[] IS NULL OR t.day = ANY(%(days)s::date[]))
         ORDER BY t.fresh DESC, t.day, s.earliest_at, s.seq
         """,
-        {"days": None if days is None else list(days)},
+        {"days": None if days is None else list(days), "outdated": outdated},
     ).fetchall()
     return [row["id"] for row in rows]
 

@@ -72,6 +72,7 @@ def mine_leaves(
     miner: Miner,
     review: bool = False,
     version: int = WIKI_PIPELINE_VERSION,
+    outdated: bool = True,
 ) -> StageReport:
     """Mines leaves that were not mined as they are now, then those of an older version; of those days (None: all).
 
@@ -84,6 +85,7 @@ def mine_leaves(
         miner: What finds the patches.
         review: Leave patches as proposals until a person accepts them.
         version: That of the pipeline, stored with each leaf.
+        outdated: Whether leaves of an older version are mined again.
 
     Returns:
         What was done, by day: `rows` are patches, `characters` those of the leaves.
@@ -91,26 +93,26 @@ def mine_leaves(
     report = StageReport(STAGE, model=miner.model)
     with pool.connection() as connection:
         announce_miner(connection, miner, version=version)
-        for leaf_id, day in _work(connection, days):
+        for leaf_id, day in _work(connection, days, outdated=outdated):
             with _try_lock(connection, leaf_id) as mine:
                 if mine and not _Leaf(connection, leaf_id, day, miner, review, version, report).work():
                     break
     return report
 
 
-def _work(connection: Connection, days: Sequence[date] | None) -> list[tuple[UUID, date]]:
+def _work(connection: Connection, days: Sequence[date] | None, *, outdated: bool) -> list[tuple[UUID, date]]:
     """What there is to mine, in the order of time; leaves of an older version after all others."""
     rows = connection.execute(
         """
         SELECT id, day FROM (
             SELECT id, day, 0 AS place, latest_at, seq FROM ros_pending_wiki_patches
             UNION ALL
-            SELECT id, day, 1, latest_at, seq FROM ros_stale_wiki_patches WHERE NOT waits
+            SELECT id, day, 1, latest_at, seq FROM ros_stale_wiki_patches WHERE %(outdated)s AND NOT waits
         ) AS work
         WHERE %(days)s::date[] IS NULL OR day = ANY(%(days)s::date[])
         ORDER BY place, latest_at, seq
         """,
-        {"days": None if days is None else list(days)},
+        {"days": None if days is None else list(days), "outdated": outdated},
     ).fetchall()
     return [(row["id"], row["day"]) for row in rows]
 

@@ -34,7 +34,7 @@ from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.errors import InvalidInputError, StoreUnavailableError
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexicon
-from rivet_pipeline.stages import STAGES
+from rivet_pipeline.stages import STAGES, SUMMARY_STAGES
 from rivet_pipeline.summaries.compact import summarize_leaves
 from rivet_pipeline_tests.integration.pipeline import (
     DAY,
@@ -46,6 +46,10 @@ from rivet_pipeline_tests.integration.pipeline import (
 )
 
 CHAIN = set(STAGES)
+
+#: What no chat model has a part in, and what one makes.
+BESIDE = {"messages", "tool_call_text", "message_embeddings"}
+LEVELS = set(SUMMARY_STAGES)
 
 
 @pytest.fixture(scope="module")
@@ -117,15 +121,18 @@ def stages(request: dg.RunRequest) -> set[str]:
     return {key.to_user_string() for key in request.asset_selection or ()}
 
 
-def enter(instance: dg.DagsterInstance, request: dg.RunRequest, status: DagsterRunStatus) -> dg.DagsterRun:
+def enter(
+    instance: dg.DagsterInstance, request: dg.RunRequest, status: DagsterRunStatus, *, job: str = "__ASSET_JOB"
+) -> dg.DagsterRun:
     """The requested run, in a state of its life, without its process."""
     location = RegisteredCodeLocationOrigin("rivet_pipeline")
     run = dg.DagsterRun(
-        job_name="__ASSET_JOB",
+        job_name=job,
         run_id=str(uuid4()),
         status=status,
         tags=dict(request.tags),
-        remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "__ASSET_JOB"),
+        asset_selection=None if request.asset_selection is None else frozenset(request.asset_selection),
+        remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), job),
     )
     instance.add_run(run)
     return run
@@ -178,8 +185,59 @@ def test_what_a_live_run_covers_is_not_asked_for_again(pipeline: Pipeline, statu
     enter(pipeline.instance, request, status)
     assert tick(pipeline) == []
     capture(pipeline.connection, "test:2", day=DAY + timedelta(days=1))
-    (other,) = tick(pipeline)
-    assert days(other) == (str(DAY + timedelta(days=1)),) * 2
+    others = tick(pipeline)
+    assert {days(other) for other in others} == {(str(DAY + timedelta(days=1)),) * 2}
+    # What waits for the pool that the live run holds is asked for beside what does not.
+    assert [stages(other) for other in others] == (
+        [CHAIN] if status == DagsterRunStatus.QUEUED else [BESIDE, CHAIN - BESIDE]
+    )
+
+
+@pytest.mark.parametrize("job", [None, "resummarize_days", "refine_days"])
+def test_a_chat_service_that_hangs_does_not_stop_the_embeddings_of_its_days(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, job: str | None
+) -> None:
+    monkeypatch.setattr(sensors, "ASKS_A_SERVICE", True)
+    capture(pipeline.connection, "test:1")
+    beside, behind = tick(pipeline)
+    assert (stages(beside), stages(behind)) == (BESIDE, CHAIN - BESIDE)
+    assert carry_out(pipeline, beside).success
+    if job is None:
+        enter(pipeline.instance, behind, DagsterRunStatus.STARTED)
+    else:  # by its name, as a person launches it: Dagster then names no assets
+        hung = dg.RunRequest(tags={RANGE_START: str(DAY - timedelta(days=9)), RANGE_END: str(DAY)})
+        enter(pipeline.instance, hung, DagsterRunStatus.STARTED, job=job)
+    capture(pipeline.connection, "test:2")
+    requests = tick(pipeline)
+    assert stages(requests[0]) == BESIDE
+    assert not any(LEVELS & stages(request) for request in requests)
+    assert carry_out(pipeline, requests[0]).success
+    assert pipeline.counts() | {"embeddings": 20, "summaries": 0} == pipeline.counts()
+    assert not any(BESIDE & stages(request) for request in tick(pipeline))
+
+
+def test_an_idle_import_is_summarised_at_once_by_a_service_too(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensors, "ASKS_A_SERVICE", True)
+    capture(pipeline.connection, "test:1", count=6)
+    make_old(pipeline.connection, "test:1", timedelta(minutes=1))
+    assert [stages(request) for request in tick(pipeline)] == [BESIDE]
+    make_old(pipeline.connection, "test:1", timedelta(minutes=16))
+    assert [stages(request) for request in tick(pipeline)] == [BESIDE, CHAIN - BESIDE]
+
+
+def test_a_run_that_ends_well_forgives_only_its_own_stages(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensors, "ASKS_A_SERVICE", True)
+    capture(pipeline.connection, "test:1")
+    beside, behind = tick(pipeline)
+    fail(pipeline.instance, behind)
+    good = enter(pipeline.instance, beside, DagsterRunStatus.STARTED)
+    success = dg.DagsterEvent(event_type_value="PIPELINE_SUCCESS", job_name=good.job_name)
+    pipeline.instance.report_dagster_event(success, run_id=good.run_id)
+    assert not any(LEVELS & stages(request) for request in tick(pipeline))
+    later(monkeypatch, timedelta(seconds=31))
+    assert {stage for request in tick(pipeline) for stage in stages(request)} >= LEVELS
 
 
 def test_the_requested_run_does_the_work_and_the_next_tick_finds_none(pipeline: Pipeline) -> None:
@@ -505,6 +563,53 @@ def test_what_a_changed_text_made_stale_is_live_work(pipeline: Pipeline) -> None
     assert stages(request) == set(DOWNSTREAM["leaf_summaries"])
     carry_out(pipeline, request)
     assert pipeline.rows("SELECT * FROM ros_stale_summaries") == []
+
+
+def test_a_new_message_on_an_old_day_leaves_what_another_model_made(pipeline: Pipeline) -> None:
+    refined(pipeline, 1)
+    for _ in ("the days", "the lexicon"):
+        for request in tick(pipeline):
+            carry_out(pipeline, request)
+    pipeline.models.summarizer.model = "other-1"
+    pipeline.models.summarizer.requests.clear()
+    capture(pipeline.connection, "test:late")
+    (request,) = tick(pipeline)
+    assert stages(request) == CHAIN
+    assert carry_out(pipeline, request).success
+    assert len(pipeline.models.summarizer.requests) == 1  # the new leaf
+    assert pipeline.rows("SELECT reason FROM ros_stale_summaries") == [{"reason": "model"}]
+    # A backfill over the same day is what a person asked for.
+    assert pipeline.run(DAY).success
+    assert len(pipeline.models.summarizer.requests) == 2
+    assert pipeline.rows("SELECT DISTINCT model FROM ros_summaries") == [{"model": "other-1"}]
+
+
+def test_a_live_run_redoes_what_changed_and_what_was_asked_for_whoever_made_it(pipeline: Pipeline) -> None:
+    refined(pipeline, 1)
+    for session in ("test:wanted", "test:left"):
+        capture(pipeline.connection, session)
+        for request in tick(pipeline):
+            carry_out(pipeline, request)
+    pipeline.models.summarizer.model = "other-1"
+    pipeline.models.summarizer.requests.clear()
+    tick(pipeline)
+    pipeline.connection.execute(
+        """INSERT INTO ros_remine_requests (summary_id)
+           SELECT s.id FROM ros_summaries AS s JOIN ros_conversations AS c ON c.id = s.conversation_id
+           WHERE c.session_key = 'test:wanted'"""
+    )
+    pipeline.connection.execute(
+        """UPDATE ros_messages AS m SET tool_result = 'late' FROM ros_conversations AS c
+           WHERE c.id = m.conversation_id AND c.session_key = %s AND m.seq = (
+               SELECT min(seq) FROM ros_messages WHERE conversation_id = c.id)""",
+        [f"test:{DAY}"],
+    )
+    (request,) = [request for request in tick(pipeline) if LEVELS & stages(request)]
+    assert carry_out(pipeline, request).success
+    assert len(pipeline.models.summarizer.requests) == 2
+    assert pipeline.rows("SELECT reason FROM ros_stale_summaries") == [{"reason": "model"}]
+    # Nothing is asked for again and again.
+    assert not any(LEVELS & stages(request) for request in tick(pipeline))
 
 
 # --- the schedule ---

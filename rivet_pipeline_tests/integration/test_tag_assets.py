@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
+from rivet_pipeline.assets.reasons import NEW_ROWS, REASON
+from rivet_pipeline.automation.instance import RANGE_END, RANGE_START
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline_tests.integration.pipeline import DAY, Pipeline, capture, materializations
 from rivet_pipeline_tests.integration.tagging import FailingTagger, ScriptedTagger, rows, standing
@@ -33,6 +35,21 @@ def test_one_run_of_the_chain_tags_the_leaves_it_has_just_made(pipeline: Pipelin
     assert shown["dagster/row_count"] == 2
     again = materializations(pipeline.run(), "tag_proposals")[DAY.isoformat()]
     assert (again["rows_written"], again["model_calls"], len(tagger.asked)) == (0, 0, 1)
+
+
+def test_leaves_of_an_older_version_wait_for_a_person(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, count=10)
+    tagger = ScriptedTagger(["topic:caching"])
+    pipeline.models.tagger = tagger
+    pipeline.run()
+    pipeline.connection.execute("UPDATE ros_tag_extractions SET pipeline_version = 0")
+    capture(pipeline.connection, "test:2", count=10)
+    live = {RANGE_START: str(DAY), RANGE_END: str(DAY), REASON: NEW_ROWS}
+    chain = pipeline.defs.resolve_job_def("refine_days")
+    assert chain.execute_in_process(instance=pipeline.instance, tags=live).success
+    assert len(tagger.asked) == 2
+    pipeline.run()
+    assert len(tagger.asked) == 3
 
 
 def test_a_dropped_leaf_is_shown_and_the_run_succeeds(pipeline: Pipeline) -> None:

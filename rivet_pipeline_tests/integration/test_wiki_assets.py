@@ -57,10 +57,17 @@ def test_from_a_capture_to_a_page_with_vectors_and_once_more_for_a_newer_version
     # An older version's leaf is mined again only when somebody switches that on, at low priority.
     pipeline.connection.execute("UPDATE ros_wiki_extractions SET pipeline_version = 3")
     assert not any("wiki_patches" in stages(request) for request in tick(pipeline))
+    capture(pipeline.connection, "test:2", count=10)
+    (live,) = [request for request in tick(pipeline) if "wiki_patches" in stages(request)]
+    assert carry_out(pipeline, live).success
+    assert pipeline.rows("SELECT pipeline_version FROM ros_wiki_extractions ORDER BY 1") == [
+        {"pipeline_version": 3},
+        {"pipeline_version": 4},
+    ]
     (again,) = remine_requests(pipeline)
     assert (stages(again), again.tags[PRIORITY]) == ({"wiki_patches"}, "-1")
     assert carry_out(pipeline, again).success
-    assert pipeline.rows("SELECT pipeline_version FROM ros_wiki_extractions") == [{"pipeline_version": 4}]
+    assert pipeline.rows("SELECT DISTINCT pipeline_version FROM ros_wiki_extractions") == [{"pipeline_version": 4}]
     assert pipeline.rows("SELECT count(*)::int AS n FROM ros_wiki_patches") == [{"n": 1}]
     assert pipeline.run(DAY, job="remine_wiki_days").success
 

@@ -301,7 +301,16 @@ def test_an_unknown_tool_or_message_is_not_found(refuser: httpx.Client) -> None:
     assert unknown in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("name", [name for name, tool in TOOLS.items() if tool.writes])
+def test_a_tool_with_a_reading_side_only_reads_unless_writing_is_enabled(reader: httpx.Client) -> None:
+    path = "/api/memory/tool/memory_tags"
+    assert reader.post(path, json={}).json() == {"ok": True, "result": "Nothing waits for a review."}
+    for body in ({"action": "decide"}, {"tag": "topic:x", "action": "add", "session_key": "any"}):
+        answer = reader.post(path, json=body)
+        assert answer.status_code == 400, answer.text
+        assert "action" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("name", [name for name, tool in TOOLS.items() if tool.writes and tool.read_only is None])
 def test_the_write_tools_are_off_unless_enabled(reader: httpx.Client, name: str) -> None:
     for body in (WORDS, {}, None):
         answer = reader.post(f"/api/memory/tool/{name}", json=body)

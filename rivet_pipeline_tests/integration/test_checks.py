@@ -190,7 +190,7 @@ def check(pipeline: Pipeline) -> dict[tuple[str, str], dg.AssetCheckEvaluation]:
 
 def test_a_sound_store_passes_every_check(pipeline: Pipeline) -> None:
     found = check(pipeline)
-    assert set(found) == {*FAULTS, ("messages", "captures_delivered")}
+    assert set(found) == {*FAULTS, ("messages", "captures_delivered"), ("retrieval_quality", "no_drop")}
     assert [key for key, evaluation in found.items() if not evaluation.passed] == []
 
 

@@ -25,8 +25,11 @@ help:
 up: $(VENV)/.runtime
 	@exec $(BIN)/rivet up
 
+# Two at a time: most tests wait for Postgres, Dagster or a browser.
+WORKERS ?= 2
+
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -43,6 +46,8 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.capture_rate
 	$(BIN)/python -m benchmarks.search_latency
 	$(BIN)/python -m benchmarks.embedding_rate
+	$(BIN)/python -m benchmarks.tags_latency
+	$(BIN)/python -m benchmarks.wiki_latency
 
 lock: $(UV)
 	$(UV) pip compile -q --universal --generate-hashes --no-header --group build pyproject.toml -o requirements.lock

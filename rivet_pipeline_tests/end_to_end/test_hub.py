@@ -189,7 +189,8 @@ def test_why_and_sources_unfold_in_place(site: Site) -> None:
         page.goto(f"{site.base}/hub?q=sessions&scope=summaries")
         hit = page.locator(".hit").first
         hit.locator(".why summary").click()
-        assert hit.locator(".why .meter").count() == 4
+        # The four parts, and what the surroundings lend.
+        assert hit.locator(".why .meter").count() >= 4
         hit.locator(".unfold summary").click()
         hit.locator(".summary-text").wait_for()
         assert page.url.endswith("scope=summaries")

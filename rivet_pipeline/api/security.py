@@ -134,11 +134,14 @@ class Guard:
     def _admits_page(self, scope: Scope, headers: Headers) -> bool:
         """Pages take the cookie of the sign-in page besides the token, and lead there when they have neither."""
         path = scope["path"]
-        if self._token is None or not sign_in.is_page(path):
+        if self._token is None or not sign_in.takes_cookie(path, scope["method"]):
             return False
         if sign_in.is_open(path) or sign_in.accepts(self._token, headers.get("cookie", ""), time.time()):
             return True
         if "authorization" in headers or scope["method"] != "GET":
+            return False
+        # Beside the hub, programs ask too: they are told what to send.
+        if not sign_in.is_page(path) and "text/html" not in headers.get("accept", ""):
             return False
         query = scope["query_string"].decode("latin-1")
         wanted = quote(f"{path}?{query}" if query else path, safe="/")

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import statement
+from rivet_pipeline.retrieval.snippets import shorten, without_frame
 
 #: The bounds of an answer: summaries below the one asked for, messages, and characters of an excerpt.
 DEFAULT_SUMMARIES, DEFAULT_MESSAGES, DEFAULT_EXCERPT = 100, 200, 200
@@ -21,8 +22,6 @@ DEFAULT_SUMMARIES, DEFAULT_MESSAGES, DEFAULT_EXCERPT = 100, 200, 200
 #: How much of a text is looked through for its first line, in characters.
 _LOOKED_THROUGH = 4000
 
-#: What our own summaries begin with: whom and when they are about, which stands beside the excerpt anyway.
-_FRAME = re.compile(r"\APeriod \d{4}-\d\d-\d\dT[^\n]*\n\s*(?=\S)")
 _HEADER = re.compile(r"\A(?:#{1,6}\s.*|\*\*[^*]+\*\*:?)\Z")
 
 
@@ -237,14 +236,14 @@ def _message(row: dict[str, Any], budget: Budget) -> LineageMessage:
 
 
 def _summary(row: dict[str, Any], budget: Budget) -> LineageSummary:
-    row["excerpt"] = first_line(_FRAME.sub("", row.pop("content")), budget.excerpt)
+    row["excerpt"] = first_line(without_frame(row.pop("content")), budget.excerpt)
     return LineageSummary(**row)
 
 
 def first_line(text: str, limit: int) -> str:
-    """The first line of a text that says something, cut after `limit` characters; a header goes with the next line."""
+    """The first line of a text that says something, cut to `limit` characters; a header goes with the next line."""
     lines = [line for raw in text.splitlines() if re.search(r"\w", line := " ".join(raw.split()))]
     if not lines:
         return ""
     line = " ".join(lines[:2]) if _HEADER.match(lines[0]) else lines[0]
-    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+    return shorten(line, limit)

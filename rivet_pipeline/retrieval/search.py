@@ -18,7 +18,7 @@ from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
 from rivet_pipeline.retrieval.filters import accepted_tags, number_array, resolve_tag, statement, tune_session
 from rivet_pipeline.retrieval.ranking import Key, Scored, SemanticSide, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
-from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around
+from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around, without_frame
 from rivet_pipeline.retrieval.types import Hit, SearchRequest, SearchResponse
 from rivet_pipeline.transcripts.cleaning import clean_text
 
@@ -213,7 +213,7 @@ def _read_hits(connection: Connection, query: str, scored: list[Scored]) -> list
                 parts=one.parts,
                 content=row["content"],
                 tool_result=row["tool_result"],
-                snippet=make_snippet(query, body),
+                snippet=make_snippet(query, without_frame(body) if one.key[0] == "summary" else body),
                 created_at=one.at,
                 role=one.role,
                 agent=row["agent"],

@@ -67,10 +67,32 @@ def make_snippet(query: str, text: str, *, limit: int = SNIPPET_CHARACTERS) -> s
     return ("…" if start > 0 else "") + body + ("…" if end < len(text) else "")
 
 
+#: What our own summaries begin with: whom and when they are about, which stands beside them anyway.
+_FRAME = re.compile(r"\APeriod \d{4}-\d\d-\d\dT[^\n]*\n\s*(?=\S)")
+
+
+def without_frame(text: str) -> str:
+    """A summary without the line that names its period."""
+    return _FRAME.sub("", text)
+
+
+def shorten(text: str, limit: int) -> str:
+    """A text of at most `limit` characters, cut after a word where one ends in its last third, then with `…`."""
+    if len(text) <= limit:
+        return text
+    head = text[: limit - 1]
+    space = -1 if text[limit - 1].isspace() else head.rfind(" ", limit * 2 // 3)
+    return f"{(head[:space] if space > 0 else head).rstrip()}…"
+
+
 def snippet_around(text: str, start: int, end: int, *, limit: int = SNIPPET_CHARACTERS) -> str:
     """A part of at most `limit` characters on one line, a third of it before what stands from `start` to `end`."""
     first = max(0, min(start - limit // 3, len(text) - limit + 2))
     last = min(len(text), max(first + limit - 2, 0))
+    if first > 0 and (space := re.search(r"\s", text[first : min(first + 20, start)])):
+        first += space.end()
+    if last < len(text) and (space := re.search(r"\s\S*\Z", text[max(end, last - 20) : last])):
+        last = max(end, last - 20) + space.start()
     body = " ".join(text[first:last].split())
     return ("…" if first > 0 else "") + body + ("…" if last < len(text) else "")
 

@@ -177,9 +177,8 @@ def _title_phrases(title: str, own: set[str]) -> Iterator[tuple[str, ...]]:
 def _proposal(literal: Literal, titled: bool, spoken: int, why: str) -> Proposal:
     confidence = min(0.5 + 0.25 * titled + 0.05 * spoken, 0.95)
     where = "in the title and " if titled else ""
-    return Proposal(
-        literal, confidence=round(confidence, 2), reason=f"{why}: {where}in {spoken} statements of the leaf"
-    )
+    statements = f"{spoken} statement{'' if spoken == 1 else 's'}"
+    return Proposal(literal, confidence=round(confidence, 2), reason=f"{why}: {where}in {statements} of the leaf")
 
 
 _STOP = STOP_WORDS | HEADER_STOP_WORDS

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.retrieval.snippets import shorten
 from rivet_pipeline.tags.literals import Literal
 from rivet_pipeline.tags.tables import installed, statement
 from rivet_pipeline.tags.types import (
@@ -28,6 +29,9 @@ from rivet_pipeline.tags.types import (
 
 #: The most rows of each listing.
 MAX_LIST, MAX_PENDING, MAX_COUNTS, MAX_SESSIONS = 1000, 500, 1000, 500
+
+#: The longest beginning of what was said last in a session that waits, in characters; the query cuts later.
+_EXCERPT = 200
 
 COLUMNS = """id, entity_kind, entity_id, conversation_id, tag_key AS key, tag_value AS value, display, status, source,
     confidence, reason, proposed_by, pipeline_version, removal, removal_reason, decided_by, decided_at, created_at,
@@ -97,6 +101,8 @@ def read_pending(
     by_session: dict[UUID, list[Tag]] = defaultdict(list)
     for row in tags:
         by_session[row["conversation_id"]].append(Tag(**row))
+    for row in sessions:
+        row["excerpt"] = shorten(row["excerpt"], _EXCERPT)
     return [PendingSession(**row, tags=_by_literal(by_session[row["conversation_id"]])) for row in sessions]
 
 

@@ -2,7 +2,7 @@
 -- the line that names its period. They are chosen before anything else is looked up about them.
 SELECT c.id AS conversation_id, c.session_key, c.title, c.agent, c.updated_at, w.waiting,
        extract(epoch FROM now() - w.oldest)::float8 AS age_seconds,
-       left(btrim(regexp_replace(coalesce(s.head, ''), '\APeriod [^\n]*\n|\s+', ' ', 'g')), 200) AS excerpt,
+       left(btrim(regexp_replace(coalesce(s.head, ''), '\APeriod [^\n]*\n|\s+', ' ', 'g')), 300) AS excerpt,
        ARRAY(SELECT DISTINCT t.tag_key || ':' || t.tag_value FROM ros_tags AS t
              WHERE t.conversation_id = c.id AND t.status = 'accepted' ORDER BY 1) AS accepted
 FROM (

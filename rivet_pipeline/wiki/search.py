@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import ModelError
+from rivet_pipeline.retrieval.snippets import shorten
 from rivet_pipeline.retrieval.vector import refuse_vector, serving_model, vector_text
 from rivet_pipeline.summaries.signals import STOP_WORDS
 from rivet_pipeline.wiki.names import fold
@@ -171,4 +172,4 @@ def _hits(connection: Connection, topics: list[UUID], scores: dict[UUID, float])
 def excerpt(page: Page, length: int = EXCERPT) -> str:
     """The first sentences of a page, cut."""
     text = " ".join(bullet.text for bullet in page.bullets[:3])
-    return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
+    return shorten(text, length)

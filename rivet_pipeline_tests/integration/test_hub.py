@@ -407,7 +407,7 @@ def test_a_stranger_is_led_to_the_sign_in_page_and_back(stranger: httpx.Client) 
     assert (right.status_code, right.headers["location"]) == (303, "/hub/day/2026-03-02?page=1")
     cookie = right.headers["set-cookie"]
     assert TOKEN not in cookie
-    assert {"HttpOnly", "Path=/hub", "SameSite=strict"} <= set(cookie.split("; "))
+    assert {"HttpOnly", "Path=/", "SameSite=strict"} <= set(cookie.split("; "))
     assert "Monday, 2 March 2026" in page(stranger, right.headers["location"]).words
 
 
@@ -422,6 +422,27 @@ def test_the_cookie_opens_pages_only_and_signing_out_ends_it(stranger: httpx.Cli
     assert stranger.post("/hub/theme", data={"form_token": form_token(read)}).status_code == 403
     assert stranger.post("/hub/sign-out", data={"form_token": form_token(here)}).status_code == 303
     assert stranger.get("/hub/health").status_code == 303
+
+
+def test_the_start_and_the_api_page_lead_a_browser_to_the_sign_in_page(stranger: httpx.Client) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml"}
+    for path in ("/", "/docs"):
+        assert stranger.get(path).status_code == 401
+        answer = stranger.get(path, headers=browser)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/hub/sign-in?next={path}")
+        assert stranger.get(path, headers=browser | {"Authorization": "Bearer wrong"}).status_code == 401
+    assert stranger.get("/openapi.json").status_code == 401
+    read = page(stranger, "/hub/sign-in?next=/docs")
+    answer = stranger.post("/hub/sign-in", data={"form_token": form_token(read), "next": "/docs", "token": TOKEN})
+    assert answer.headers["location"] == "/docs"
+    assert stranger.get("/docs").status_code == 200
+    assert stranger.get("/openapi.json").status_code == 200
+    assert stranger.get("/").headers["location"] == "/hub"
+    # The cookie reads these and nothing more.
+    assert stranger.post("/docs").status_code == 401
+    for path in ("/api/memory/stats", "/api/tools", "/mcp", "/docs/", "/openapi.json/", "/openapi.yaml"):
+        assert stranger.get(path, headers=browser).status_code == 401
+        assert stranger.post(path, json={}).status_code == 401
 
 
 def test_nothing_but_the_sign_in_page_is_open(stranger: httpx.Client, store: HubStore) -> None:

@@ -66,6 +66,12 @@ def marks(read: Reader, literal: str) -> list[str]:
     return [mark for mark, shown in zip(found, order, strict=False) if literal in {shown, "all"}]
 
 
+def trail(answer: httpx.Response) -> str:
+    """What the page carries of its decisions."""
+    fields = [attributes for tag, attributes in Reader(answer.text).tags if tag == "input"]
+    return next(str(field["value"]) for field in fields if field.get("name") == "trail")
+
+
 def statuses(connection: Connection) -> dict[str, str]:
     rows = connection.execute("SELECT tag_key || ':' || tag_value AS literal, status FROM ros_tags").fetchall()
     return {row["literal"]: row["status"] for row in rows}
@@ -78,23 +84,46 @@ def test_tags_are_decided_one_or_many_and_taken_back(own: tuple[httpx.Client, Hu
     [mark] = marks(read, LITERALS[3])
     answer = client.post("/hub/review", data={"form_token": token, "accept": mark})
     assert "Accepted 1." in answer.text
+    first = trail(answer)
     assert statuses(connection)[LITERALS[3]] == "accepted"
     several = marks(Reader(answer.text), "all")[:4]
-    answer = client.post("/hub/review", data={"form_token": token, "reject": "chosen", "item": several})
+    answer = client.post("/hub/review", data={"form_token": token, "reject": "chosen", "item": several, "trail": first})
     assert "Rejected 4." in answer.text
     assert sorted(statuses(connection).values()).count("rejected") == 4
-    back = Reader(answer.text)
-    undo = [
-        str(attributes["value"]) for tag, attributes in back.tags if tag == "input" and attributes.get("name") == "undo"
-    ]
-    answer = client.post("/hub/review/undo", data={"form_token": token, "undo": undo})
+    answer = client.post("/hub/review/undo", data={"form_token": token, "trail": trail(answer)})
     assert "Taken back: it waits again." in answer.text
     assert sorted(statuses(connection).values()).count("suggested") == 9
-    # The same decision can not be taken back twice, and nobody's newer one is overwritten.
-    assert client.post("/hub/review/undo", data={"form_token": token, "undo": undo}).status_code == 409
     answer = client.post("/hub/review", data={"form_token": token, "reject": mark})
     assert "Rejected 0. It has changed since" in answer.text
     assert statuses(connection)[LITERALS[3]] == "accepted"
+    answer = client.post("/hub/review/undo", data={"form_token": token, "trail": first})
+    assert "Taken back: it waits again. Nothing is left to undo." in answer.text
+    # The same decision can not be taken back twice, and nobody's newer one is overwritten.
+    answer = client.post("/hub/review/undo", data={"form_token": token, "trail": first})
+    assert "was undone already" in answer.text
+    assert sorted(statuses(connection).values()).count("suggested") == 10
+
+
+def test_decisions_are_taken_back_one_by_one_in_any_order(own: tuple[httpx.Client, HubStore, Connection]) -> None:
+    client, _, connection = own
+    read = page(client, "/hub/review")
+    token = form_token(read)
+    answer = client.get("/hub/review")
+    for literal in LITERALS[:4]:
+        [mark] = marks(read, literal)
+        answer = client.post("/hub/review", data={"form_token": token, "accept": mark, "trail": trail(answer)})
+    assert "4 decisions of this page" in Reader(answer.text).words
+    # Without scripts the list names each decision; the third one goes first.
+    assert f"Accepted {LITERALS[2]}" in Reader(answer.text).words
+    answer = client.post("/hub/review/undo", data={"form_token": token, "trail": trail(answer), "undo": "2"})
+    assert statuses(connection)[LITERALS[2]] == "suggested"
+    for literal in (LITERALS[3], LITERALS[1], LITERALS[0]):
+        assert "Nothing is left to undo." not in answer.text
+        answer = client.post("/hub/review/undo", data={"form_token": token, "trail": trail(answer)})
+        assert statuses(connection)[literal] == "suggested"
+    assert "Nothing is left to undo." in answer.text
+    answer = client.post("/hub/review/undo", data={"form_token": token, "trail": trail(answer)})
+    assert Reader(answer.text).words.count("Nothing is left to undo.") == 1
 
 
 def test_a_patch_is_a_diff_and_is_decided_and_taken_back(own: tuple[httpx.Client, HubStore, Connection]) -> None:
@@ -117,8 +146,7 @@ def test_a_patch_is_a_diff_and_is_decided_and_taken_back(own: tuple[httpx.Client
     for verdict, after in (("accept", "applied"), ("reject", "rejected")):
         answer = client.post("/hub/review", data={"form_token": token, verdict: patch})
         assert status() == after
-        undo = [value for value in Reader(answer.text).values("input", "value") if value.startswith(f"{verdict} ")]
-        client.post("/hub/review/undo", data={"form_token": token, "undo": undo})
+        client.post("/hub/review/undo", data={"form_token": token, "trail": trail(answer)})
         assert status() == "proposed"
 
 

@@ -7,7 +7,18 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from rivet_pipeline.api.hub.queue import Undo, group, patch_diff, read_marks, read_undo, tag_item
+from rivet_pipeline.api.hub.queue import (
+    Done,
+    Undo,
+    group,
+    patch_diff,
+    read_marks,
+    read_trail,
+    read_undo,
+    tag_item,
+    trail_after,
+    write_trail,
+)
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.tags.literals import Literal
 from rivet_pipeline.tags.types import PendingSession, PendingTag, Tag
@@ -126,6 +137,20 @@ def test_the_way_back_is_read_as_it_was_written() -> None:
     assert read_undo(undo.marks()) == undo
     assert read_undo([]) is None
     assert Undo().marks() == []
+
+
+def test_the_decisions_of_a_page_are_read_as_they_were_written() -> None:
+    trail: list[Done] = []
+    for number in range(60):
+        trail = trail_after(trail, Done(f"Accepted\ttopic:{number}\n", Undo(uuid4(), (uuid4(),), "reject")))
+    assert len(trail) == 50
+    read = read_trail(write_trail(trail))
+    assert [done.undo for done in read] == [done.undo for done in trail]
+    assert read[-1].words == "Accepted topic:59"
+    latest = write_trail(trail, 1000)
+    assert 0 < len(latest.encode()) <= 1000
+    assert read_trail(latest)[-1] == read[-1]
+    assert read_trail("") == []
 
 
 def test_a_patch_shows_what_it_adds_takes_away_and_says_again() -> None:

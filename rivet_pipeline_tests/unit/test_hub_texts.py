@@ -14,7 +14,18 @@ from markupsafe import Markup
 
 from rivet_pipeline.api.hub.conversation import arguments_text
 from rivet_pipeline.api.hub.summaries import summary_blocks
-from rivet_pipeline.api.hub.texts import MOST_MARKDOWN, finish, fold, markdown, plain, tidy, visible
+from rivet_pipeline.api.hub.texts import (
+    MOST_MARKDOWN,
+    bare,
+    finish,
+    fold,
+    inline,
+    markdown,
+    plain,
+    tidy,
+    typed,
+    visible,
+)
 from rivet_pipeline.api.hub.times import Clock, ago
 from rivet_pipeline.retrieval.line_sources import SourceText
 from rivet_pipeline_tests.hub_store import HOSTILE
@@ -112,9 +123,49 @@ def test_many_lines_are_folded_too() -> None:
     assert folded.text.count("\n") < 30
 
 
-def test_a_summary_line_is_tidied_for_a_list() -> None:
-    text = "**read-only, UTC** - 2026-09-29T06:04Z opus/user: Migration day."
-    assert tidy(text) == "read-only, UTC \N{EN DASH} user: Migration day."
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "**read-only, UTC** - 2026-09-29T06:04Z opus/user: Migration `day`.",
+            "read-only, UTC \N{EN DASH} Migration day.",
+        ),
+        ("**T** - The **point**.", "T \N{EN DASH} The point."),
+        ("- plain", "plain"),
+        ("\N{HORIZONTAL ELLIPSIS}09-29T06:04Z opus/user: the rest", "\N{HORIZONTAL ELLIPSIS}the rest"),
+        ("the beginning - 2026-09-29T06:04Z op\N{HORIZONTAL ELLIPSIS}", "the beginning\N{HORIZONTAL ELLIPSIS}"),
+        ("one **two thr\N{HORIZONTAL ELLIPSIS}", "one two thr\N{HORIZONTAL ELLIPSIS}"),
+        ("## Why `pgvector", "Why pgvector"),
+    ],
+)
+def test_a_summary_line_is_tidied_for_a_list(text: str, line: str) -> None:
+    assert tidy(text) == line
+
+
+def test_words_without_marks_keep_what_is_no_mark() -> None:
+    assert bare("f(a, **kw), `__init__`, 2 * 3 * 4, *so*") == "f(a, **kw), __init__, 2 * 3 * 4, so"
+
+
+def test_a_sentence_has_code_and_emphasis_and_nothing_else() -> None:
+    assert str(inline("`a<b` **bold** *so* __init__ [x](javascript:y) ![i](j) <b> &lt;")) == (
+        "<code>a&lt;b</code> <strong>bold</strong> <em>so</em> __init__ [x](javascript:y) ![i](j) &lt;b&gt; &amp;lt;"
+    )
+
+
+@given(st.text(alphabet="<>\"'&[](){}!*_`~#-\\/: \n\tajavscriptonerr=.|0123"))
+def test_no_sentence_makes_a_tag_that_is_not_of_this_list(text: str) -> None:
+    assert re.fullmatch(r"(?:[^<>]|</?(?:code|strong|em|s)>)*", str(inline(text)))
+    assert re.fullmatch(
+        r"(?:[^<>]|</?(?:code|strong|em|s)>)*", str(typed(text))[len('<div class="plain">') : -len("</div>")]
+    )
+
+
+def test_what_a_person_typed_keeps_its_lines_and_its_code() -> None:
+    text = "Use **this**:\n  `x`\n```py\nf(*a*, **k**)\n```\n    *indented*\n*so*"
+    assert str(typed(text)) == (
+        '<div class="plain">Use <strong>this</strong>:\n  <code>x</code>\n```py\nf(*a*, **k**)\n```\n'
+        "    *indented*\n<em>so</em></div>"
+    )
 
 
 def test_lines_of_a_summary_lead_to_the_messages_they_quote() -> None:

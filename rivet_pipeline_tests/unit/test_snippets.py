@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivet_pipeline.retrieval.snippets import SNIPPET_CHARACTERS, make_snippet, snippet_around
+from rivet_pipeline.retrieval.snippets import SNIPPET_CHARACTERS, make_snippet, shorten, snippet_around, without_frame
 
 FILLER = "lorem ipsum dolor sit amet " * 60
 
@@ -63,3 +63,24 @@ def test_a_snippet_around_a_place_holds_it_and_keeps_to_the_limit() -> None:
     assert snippet_around("the place", 0, 9, limit=80) == "the place"
     assert snippet_around("x" * 200 + "end", 200, 203, limit=60).endswith("end")
     assert snippet_around("one\n two", 5, 8) == "one two"
+
+
+def test_a_text_is_shortened_after_a_word_where_it_has_some() -> None:
+    assert shorten("three short words", 20) == "three short words"
+    assert shorten("three short words and more", 20) == "three short words…"
+    assert shorten("three short words an", 18) == "three short words…"
+    assert shorten("x" * 30, 20) == "x" * 19 + "…"
+
+
+def test_what_stands_around_a_place_is_cut_at_words() -> None:
+    text = "alpha beta gamma " * 40
+    place = text.index("gamma", 300)
+    snippet = snippet_around(text, place, place + 5, limit=60)
+    assert set(snippet.strip("…").split()) <= {"alpha", "beta", "gamma"}
+    assert "gamma" in snippet
+
+
+def test_a_summary_is_shown_without_the_line_of_its_period() -> None:
+    text = "Period 2026-09-24T06:47Z → 2026-09-24T06:59Z · agents opus · 2 messages\n\n**Topic**"
+    assert without_frame(text) == "**Topic**"
+    assert without_frame("Period of calm") == "Period of calm"

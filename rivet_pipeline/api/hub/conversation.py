@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ from markupsafe import Markup
 from rivet_pipeline.api.hub.pages import FromHub, HubRoute, read_id, see_other
 from rivet_pipeline.api.hub.queue import tag_item
 from rivet_pipeline.api.hub.sign_in import ROOT
-from rivet_pipeline.api.hub.texts import FOLD_CHARACTERS, Folded, fold, markdown, plain
+from rivet_pipeline.api.hub.texts import FOLD_CHARACTERS, Folded, bare, fold, markdown, plain, typed
 from rivet_pipeline.api.hub.times import Clock, long_day
 from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.retrieval.conversation import (
@@ -101,7 +101,7 @@ def _view(message: TranscriptMessage, day: str | None) -> MessageView:
         look=look,
         who=message.tool_name or "tool" if is_tool else _who(message, look),
         fold=fold_title if fold_title is not None or look != "aside" else "System",
-        line=first_line(message.content or message.tool_result or "", 140),
+        line=_line(message, is_tool=is_tool),
         parts=_parts(message, look),
         at=message.created_at,
         day=day,
@@ -109,6 +109,12 @@ def _view(message: TranscriptMessage, day: str | None) -> MessageView:
         failed=message.metadata.get("is_error") is True,
         cut=_cut(message.metadata),
     )
+
+
+def _line(message: TranscriptMessage, *, is_tool: bool) -> str:
+    line = first_line(message.content or message.tool_result or "", 140)
+    # What a tool is given and says is code: its stars and backticks are its own.
+    return line if is_tool else bare(line)
 
 
 def _who(message: TranscriptMessage, look: str) -> str:
@@ -123,17 +129,21 @@ def _parts(message: TranscriptMessage, look: str) -> list[Part]:
     made = "content_made_by" in message.metadata
     parts = []
     if message.content.strip() and not made:
-        parts.append(_part("content", "", message.content, as_markdown=look in {"model", "aside"}))
+        parts.append(_part("content", "", message.content, look))
     if message.tool_args is not None:
-        parts.append(_part("tool_args", "Arguments", arguments_text(message.tool_args), as_markdown=False))
+        parts.append(_part("tool_args", "Arguments", arguments_text(message.tool_args), "tool"))
     if message.tool_result is not None and message.tool_result.strip():
-        parts.append(_part("tool_result", "Result", message.tool_result, as_markdown=False))
+        parts.append(_part("tool_result", "Result", message.tool_result, "tool"))
     return parts
 
 
-def _part(name: PartName, label: str, text: str, *, as_markdown: bool) -> Part:
+#: How a text is shown by what said it; a person's words keep their lines, and everything else is shown as it is.
+_SHOWN: dict[str, Callable[[str], Markup]] = {"model": markdown, "aside": markdown, "person": typed}
+
+
+def _part(name: PartName, label: str, text: str, look: str) -> Part:
     beginning = fold(text, characters=FOLD_CHARACTERS if name == "content" else FOLD_CHARACTERS // 2)
-    return Part(name, label, markdown(beginning.text) if as_markdown else plain(beginning.text), beginning)
+    return Part(name, label, _SHOWN.get(look, plain)(beginning.text), beginning)
 
 
 def arguments_text(value: Any) -> str:
@@ -217,13 +227,13 @@ def whole_text(
     text = _whole(message, part)
     stretch = text[offset : offset + WHOLE_CHARACTERS]
     end = offset + len(stretch)
-    as_markdown = part == "content" and message.role == "assistant"
+    look = {"assistant": "model", "user": "person"}.get(message.role, "tool") if part == "content" else "tool"
     return page.render(
         "_text.html" if page.is_fragment else "text.html",
         section="search",
         message=message,
         part=part,
-        html=markdown(stretch) if as_markdown else plain(stretch),
+        html=_SHOWN.get(look, plain)(stretch),
         length=len(text),
         offset=offset,
         next_offset=end if end < len(text) else None,

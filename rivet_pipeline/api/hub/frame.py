@@ -18,7 +18,7 @@ from rivet_pipeline.api.hub.pages import (
     see_other,
     way_back,
 )
-from rivet_pipeline.api.hub.sign_in import COOKIE, LIFETIME, ROOT, issue
+from rivet_pipeline.api.hub.sign_in import COOKIE, COOKIE_PATH, LIFETIME, ROOT, issue
 from rivet_pipeline.errors import NotFoundError
 
 router = APIRouter(prefix=ROOT, route_class=HubRoute, include_in_schema=False)
@@ -65,7 +65,7 @@ async def sign_in(page: FromHub, form: CheckedForm) -> Response:
         COOKIE,
         issue(page.hub.token, time.time()),
         max_age=LIFETIME,
-        path=ROOT,
+        path=COOKIE_PATH,
         httponly=True,
         samesite="strict",
         secure=page.request.url.scheme == "https",
@@ -77,7 +77,9 @@ async def sign_in(page: FromHub, form: CheckedForm) -> Response:
 async def sign_out(form: CheckedForm) -> Response:
     """Forgets the browser."""
     answer = see_other(f"{ROOT}/sign-in")
-    answer.delete_cookie(COOKIE, path=ROOT, httponly=True, samesite="strict")
+    # Earlier versions set it for the hub alone.
+    for path in (COOKIE_PATH, ROOT):
+        answer.delete_cookie(COOKIE, path=path, httponly=True, samesite="strict")
     return answer
 
 

@@ -31,12 +31,13 @@ from starlette.responses import Response
 
 from rivet_pipeline.api.dependencies import FromApp, Resources
 from rivet_pipeline.api.hub.assets import assets
-from rivet_pipeline.api.hub.sign_in import COOKIE, ROOT
-from rivet_pipeline.api.hub.texts import finish, fold, markdown, plain, tidy
+from rivet_pipeline.api.hub.sign_in import COOKIE, READ_PATHS, ROOT, is_page
+from rivet_pipeline.api.hub.texts import bare, finish, fold, inline, markdown, plain, tidy
 from rivet_pipeline.api.hub.times import Clock, ago, long_day
 from rivet_pipeline.api.problems import Refusal, field_path
 from rivet_pipeline.errors import ConflictError, InvalidInputError, NotFoundError, RivetError, StoreUnavailableError
 from rivet_pipeline.retrieval.lineage import first_line
+from rivet_pipeline.retrieval.snippets import shorten
 from rivet_pipeline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -86,13 +87,15 @@ class Hub:
         }
         self.templates.filters |= {
             "fold": fold,
+            "bare": bare,
+            "inline": inline,
             "markdown": markdown,
             "plain": plain,
             "tidy": tidy,
             "ago": ago,
             "long_day": long_day,
             "number": lambda value: f"{value:,}",
-            "first_words": lambda text: first_line(text or "", 90),
+            "first_words": lambda text: shorten(bare(first_line(text or "", 200)), 90),
         }
 
     def form_token(self, request: Request) -> str:
@@ -187,11 +190,11 @@ def here(request: Request) -> str:
 
 
 def way_back(wanted: object) -> str:
-    """A path within the hub that a form or link names, the start page for anything else."""
+    """A path of the hub, or of what its cookie opens, that a form or link names, the start page for anything else."""
     if not isinstance(wanted, str) or len(wanted) > 4000 or not wanted.isprintable() or "\\" in wanted:
         return ROOT
     parts = urlsplit(wanted)
-    inside = parts.path == ROOT or parts.path.startswith(f"{ROOT}/")
+    inside = is_page(parts.path) or parts.path in READ_PATHS
     return wanted if not parts.scheme and not parts.netloc and inside else ROOT
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 from uuid import UUID
 
 from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.retrieval.snippets import shorten
 from rivet_pipeline.tags.review import Item
 from rivet_pipeline.tags.types import PendingSession, PendingTag
 from rivet_pipeline.wiki.read import TopicPage
@@ -189,3 +190,39 @@ def read_undo(marks: Iterable[str]) -> Undo | None:
         else:
             raise InvalidInputError("undo", f"{mark[:60]!r} names no decision; load the page again")
     return Undo(tags, patches, verdict) if tags is not None or patches else None
+
+
+#: So many decisions can be taken back one by one, and so long are the words for each, in characters.
+_MOST_DONE, _LONGEST_WORDS = 50, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A decision that can be taken back, with the words for it."""
+
+    words: str
+    undo: Undo
+
+
+def trail_after(trail: Sequence[Done], done: Done) -> list[Done]:
+    """The decisions of a page, oldest first, and one more; the oldest are forgotten when there are too many."""
+    return [*trail, done][-_MOST_DONE:]
+
+
+def write_trail(trail: Sequence[Done], longest: int | None = None) -> str:
+    """The decisions as a form or, in at most `longest` bytes for the latest ones, as an address carries them."""
+    lines = ["\t".join([shorten(" ".join(done.words.split()), _LONGEST_WORDS), *done.undo.marks()]) for done in trail]
+    while lines and longest is not None and len("\n".join(lines).encode()) > longest:
+        del lines[0]
+    return "\n".join(lines)
+
+
+def read_trail(text: str) -> list[Done]:
+    """What `write_trail` wrote. Raises `InvalidInputError`."""
+    trail = []
+    for line in text.split("\n") if text else []:
+        words, *marks = line.split("\t")
+        undo = read_undo(marks)
+        if undo is not None:
+            trail.append(Done(words, undo))
+    return trail

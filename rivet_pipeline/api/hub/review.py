@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -10,10 +11,19 @@ from fastapi.responses import Response
 from starlette.datastructures import FormData
 
 from rivet_pipeline.api.hub.pages import CheckedForm, FromHub, HubRoute, Page, query_string, see_other, way_back
-from rivet_pipeline.api.hub.queue import Undo, Verdict, group, read_marks, read_undo
+from rivet_pipeline.api.hub.queue import (
+    Done,
+    Undo,
+    Verdict,
+    group,
+    read_marks,
+    read_trail,
+    trail_after,
+    write_trail,
+)
 from rivet_pipeline.api.hub.sign_in import ROOT
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.errors import ConflictError, InvalidInputError, NotFoundError
 from rivet_pipeline.tags.log import undo as undo_tags
 from rivet_pipeline.tags.read import read_pending
 from rivet_pipeline.tags.review import decide as decide_tags
@@ -29,8 +39,10 @@ BY = "hub"
 #: Sessions and patches of one page of the queue; what is decided makes room for more.
 _SESSIONS, _PATCHES = 15, 25
 
-#: The most things that one form decides about, so that the way back fits an address.
-_MOST_CHOSEN = 60
+#: The most things that one form decides about, and the bytes of the way back that an address carries.
+_MOST_CHOSEN, _LONGEST_TRAIL = 60, 5000
+
+_NOTHING_LEFT = "Nothing is left to undo."
 
 
 @router.get("/review")
@@ -39,11 +51,11 @@ def review_page(
     done: Annotated[str | None, Query(max_length=8000)] = None,
 ) -> Response:
     """The queue, after a decision with what was decided and the way back."""
-    said, *marks = page.hub.unseal(done or "").split("\n")
-    return _queue(page, said=said or None, undo=read_undo(marks))
+    said, _, trail = page.hub.unseal(done or "").partition("\n")
+    return _queue(page, said=said or None, trail=read_trail(trail))
 
 
-def _queue(page: Page, *, said: str | None, undo: Undo | None) -> Response:
+def _queue(page: Page, *, said: str | None, trail: Sequence[Done]) -> Response:
     with page.resources.connection() as connection:
         sessions = read_pending(connection, limit=_SESSIONS + 1)
         patches, more_patches = list_patches(connection, limit=_PATCHES)
@@ -55,7 +67,8 @@ def _queue(page: Page, *, said: str | None, undo: Undo | None) -> Response:
         groups=group(sessions[:_SESSIONS], patches, pages),
         more=more,
         said=said,
-        undo=undo.marks() if undo is not None else [],
+        trail=trail,
+        sealed=page.hub.seal(write_trail(trail)),
     )
 
 
@@ -71,7 +84,7 @@ def decide(page: FromHub, form: CheckedForm) -> Response:
     """Accepts or rejects: one thing by its own button, or all that are chosen."""
     verdict, marks = _asked(form)
     chosen = read_marks(marks, verdict)
-    said, undo = "Nothing was chosen.", None
+    said, trail = "Nothing was chosen.", _trail(page, form)
     if chosen.tags or chosen.patches:
         with page.resources.connection() as connection:
             tags = decide_tags(connection, chosen.tags, by=BY)
@@ -82,12 +95,29 @@ def decide(page: FromHub, form: CheckedForm) -> Response:
         settled = len(marks) - len(problems)
         said = " ".join(
             [
-                f"{'Accepted' if verdict == 'accept' else 'Rejected'} {max(settled, 0)}.",
+                f"{_DID[verdict]} {max(settled, 0)}.",
                 *(f"{problem[:1].upper()}{problem[1:]}." for problem in problems[:2]),
             ]
         )
         undo = Undo(tags.decision, changed, verdict)
-    return _after(page, form, said, undo if undo is not None and undo.marks() else None)
+        if undo.marks():
+            names = [str(item.tag.literal) for item in tags.items if item.tag is not None and item.outcome == "changed"]
+            names += ["a patch of the wiki"] * len(changed)
+            trail = trail_after(trail, Done(f"{_DID[verdict]} {_names(names)}", undo))
+    return _after(page, form, said, trail)
+
+
+_DID: dict[Verdict, str] = {"accept": "Accepted", "reject": "Rejected"}
+
+
+def _names(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)}"
+
+
+def _trail(page: Page, form: FormData) -> list[Done]:
+    """The decisions that the page of a form can still take back, oldest first."""
+    sealed = form.get("trail")
+    return read_trail(page.hub.unseal(sealed)) if isinstance(sealed, str) else []
 
 
 def _asked(form: FormData) -> tuple[Verdict, list[str]]:
@@ -105,25 +135,41 @@ def _asked(form: FormData) -> tuple[Verdict, list[str]]:
 
 @router.post("/review/undo")
 def undo(page: FromHub, form: CheckedForm) -> Response:
-    """Takes the last decision back: what it decided waits again."""
-    wanted = read_undo(mark for mark in form.getlist("undo") if isinstance(mark, str))
-    if wanted is None:
+    """Takes a decision of this page back, the last one unless the form names another: what it decided waits again."""
+    trail = _trail(page, form)
+    place = form.get("undo", str(len(trail) - 1) if trail else "0")
+    if not isinstance(place, str) or not place.isdecimal() or len(place) > 3:
         raise InvalidInputError("undo", "names no decision; load the page again")
+    if int(place) >= len(trail):
+        return _after(page, form, _NOTHING_LEFT, trail)
+    problems = _take_back(page, trail.pop(int(place)).undo)
+    said = [f"{problem[:1].upper()}{problem[1:].rstrip('.')}." for problem in problems[:2]]
+    said = said or ["Taken back: it waits again."]
+    return _after(page, form, " ".join(said if trail else [*said, _NOTHING_LEFT]), trail)
+
+
+def _take_back(page: Page, wanted: Undo) -> list[str]:
+    """Undoes a decision; what was decided anew since stays as it is, and is told."""
+    problems = []
     with page.resources.connection() as connection:
         if wanted.tags is not None:
-            undo_tags(connection, wanted.tags, by=BY)
+            try:
+                undo_tags(connection, wanted.tags, by=BY)
+            except (ConflictError, NotFoundError) as error:
+                problems.append(str(error))
         if wanted.verdict == "accept":
-            decide_patches(connection, wanted.patches, "revert", by=BY)
+            outcomes = decide_patches(connection, wanted.patches, "revert", by=BY)
+            problems += [outcome.problem for outcome in outcomes if outcome.problem]
         reopen(connection, wanted.patches)
-    return _after(page, form, "Taken back: it waits again.", None)
+    return problems
 
 
-def _after(page: Page, form: FormData, said: str, undo: Undo | None) -> Response:
+def _after(page: Page, form: FormData, said: str, trail: Sequence[Done]) -> Response:
     """The queue as it is now for htmx; for a browser alone the page it came from."""
     if page.is_fragment:
-        return _queue(page, said=said, undo=undo)
+        return _queue(page, said=said, trail=trail)
     following = way_back(form.get("next"))
     if following not in {ROOT, f"{ROOT}/review"}:
         return see_other(following)
-    marks = [] if undo is None else undo.marks()
-    return see_other(f"{ROOT}/review{query_string(done=page.hub.seal(chr(10).join([said, *marks])))}")
+    done = f"{said}\n{write_trail(trail, _LONGEST_TRAIL)}"
+    return see_other(f"{ROOT}/review{query_string(done=page.hub.seal(done))}")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from rivet_pipeline.api.hub.pages import FromHub, HubRoute, Page
 from rivet_pipeline.api.hub.sign_in import ROOT
-from rivet_pipeline.api.hub.texts import tidy
+from rivet_pipeline.api.hub.texts import bare, tidy
 from rivet_pipeline.api.hub.times import Clock
 from rivet_pipeline.api.times import period
 from rivet_pipeline.errors import InvalidInputError
@@ -102,13 +102,18 @@ def hit_view(query: str, hit: Hit, clock: Clock) -> HitView:
         if is_summary
         else clock.stamp(hit.created_at),
         link=f"{ROOT}/s/{hit.id}" if is_summary else f"{ROOT}/m/{hit.id}",
-        parts=mark_words(query, tidy(hit.snippet) if is_summary else hit.snippet),
+        parts=mark_words(query, tidy(hit.snippet) if is_summary else _said(hit)),
         score=hit.score,
         why=_why(hit.parts),
         kept=_kept(hit.parts),
         conversation_id=hit.conversation_id,
         message_count=hit.message_count,
     )
+
+
+def _said(hit: Hit) -> str:
+    """A message's snippet; the stars and backticks of a tool are its own."""
+    return hit.snippet if hit.tool_name or hit.kind == "tool" else bare(hit.snippet)
 
 
 def _why(parts: ScoreParts) -> list[ScorePart]:

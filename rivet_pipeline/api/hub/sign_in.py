@@ -14,8 +14,14 @@ COOKIE = "rivet_hub"
 #: How long a browser stays signed in, in seconds.
 LIFETIME = 30 * 86_400
 
-#: Where pages are; the cookie is sent and accepted nowhere else.
+#: Where pages are.
 ROOT = "/hub"
+
+#: The API's own page and what it reads: a GET of them takes the cookie too. `/` only leads to the hub.
+READ_PATHS = ("/", "/docs", "/openapi.json")
+
+#: Where a browser sends the cookie; what takes it is decided here.
+COOKIE_PATH = "/"
 
 #: What a browser needs before it is signed in.
 OPEN_PATHS = (f"{ROOT}/sign-in", f"{ROOT}/static/")
@@ -24,6 +30,11 @@ OPEN_PATHS = (f"{ROOT}/sign-in", f"{ROOT}/static/")
 def is_page(path: str) -> bool:
     """Whether a path of a request belongs to the hub."""
     return path == ROOT or path.startswith(f"{ROOT}/")
+
+
+def takes_cookie(path: str, method: str) -> bool:
+    """Whether a request may show the cookie in place of the token: pages, and reading the API's own page."""
+    return is_page(path) or (method == "GET" and path in READ_PATHS)
 
 
 def is_open(path: str) -> bool:

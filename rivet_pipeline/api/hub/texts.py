@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+from markdown_it.rules_inline.emphasis import tokenize as tokenize_emphasis
 from markupsafe import Markup
 
 #: Sequences for a terminal: colours, titles, cursor movements. They say nothing on a page.
@@ -53,13 +55,30 @@ def finish(value: Any) -> Any:
     return visible(value) if isinstance(value, str) else value
 
 
-_MARKS = re.compile(r"\*\*([^*\n]+)\*\*")
-_STAMPS = re.compile(r"(?:^|\s)-\s+\d{4}-\d\d-\d\dT\d\d:\d\dZ\s+[^\s:]+/(\w+):")
+_DASH = "\N{EN DASH}"
+
+#: What stands before a line of a summary: a bullet, and the minute and the voice; a cut may have left a part of them.
+_STAMPS = re.compile(r"(?:\A|\s)[-*]\s+\d{4}-\d\d-\d\dT\d\d:\d\dZ\s+[^\s:]+:(?=\s)")
+_CUT_BEFORE = re.compile(r"\A\u2026(?:[-\dT:]*Z\s+)?[^\s:/]*/\w+:\s+")
+_CUT_AFTER = re.compile(r"\s+[-*](?:\s+\d{4}[-\dT:]*Z?(?:\s+[^\s:]+:?)?)?\s*\u2026\Z")
+_BULLETS = re.compile(r"\A[-*]\s+(?=\S)|(?<=\*\*)\s+[-*]\s+(?=\S)")
+
+_HEADINGS = re.compile(r"\A#\s+|(?:\A|(?<=\s))#{2,6}\s+(?=\S)")
+#: Marks whose other half a cut took away.
+_HALVES = re.compile(r"(?<=\S)\*\*(?=[\s.,:;!?\u2026]|\Z)|(?:\A|(?<=\s))\*\*(?=[^*\n]*\u2026\Z)|`+")
+
+
+def bare(text: str) -> str:
+    """A text as words, for a place where it can only be a line: without the marks of headings, emphasis and code."""
+    tokens = _INLINE.parseInline(_HEADINGS.sub("", text))[0].children or []
+    return "".join(_HALVES.sub("", token.content) if token.type == "text" else token.content for token in tokens)
 
 
 def tidy(text: str) -> str:
-    """A stretch of a summary of ours for a place where it can only be a line: without marks of emphasis and times."""
-    return _STAMPS.sub(" \N{EN DASH} \\1:", _MARKS.sub(r"\1", text)).strip()
+    """A stretch of a summary of ours as words, without the minutes and the voices before its lines."""
+    text = _CUT_BEFORE.sub("\u2026", _CUT_AFTER.sub("\u2026", text))
+    words = bare(_BULLETS.sub(f" {_DASH} ", _STAMPS.sub(f" {_DASH}", text)))
+    return words.strip().removeprefix(_DASH).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +130,20 @@ def _code(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
 _MARKDOWN = _make_markdown()
 
 
+def _stars_alone(state: StateInline, silent: bool) -> bool:
+    # `__init__` is a name more often than it is emphasis.
+    return state.src[state.pos] == "*" and tokenize_emphasis(state, silent)
+
+
+def _make_inline() -> MarkdownIt:
+    markdown = MarkdownIt("zero").enable(["backticks", "emphasis", "strikethrough"])
+    markdown.inline.ruler.at("emphasis", _stars_alone)
+    return markdown
+
+
+_INLINE = _make_inline()
+
+
 def markdown(text: str) -> Markup:
     """A text as HTML: headings, lists, tables, emphasis, code. Links, images and HTML are shown as they were written.
 
@@ -120,6 +153,34 @@ def markdown(text: str) -> Markup:
     if len(shown) > MOST_MARKDOWN:
         return plain(shown)
     return Markup('<div class="prose">{}</div>').format(Markup(_MARKDOWN.render(shown)))  # noqa: S704 - escaped by it
+
+
+def inline(text: str) -> Markup:
+    """A sentence as HTML: code, bold and emphasis by stars. Everything else is shown as it was written."""
+    shown = visible(text)
+    if len(shown) > MOST_MARKDOWN:
+        return Markup("{}").format(shown)
+    return Markup(_INLINE.renderInline(shown))  # noqa: S704 - escaped by it
+
+
+_FENCE = re.compile(r"(`{3,}|~{3,})")
+
+
+def typed(text: str) -> Markup:
+    """What a person typed, with its lines: each as `inline` makes it, but for code, which is shown as it is."""
+    if len(text) > MOST_MARKDOWN:
+        return plain(text)
+    lines = []
+    fence = ""
+    for line in visible(text).split("\n"):
+        found = _FENCE.match(line.lstrip())
+        is_code = bool(fence or found) or line.startswith(("    ", "\t"))
+        if found is not None and not fence:
+            fence = found[1]
+        elif fence and line.strip().startswith(fence):
+            fence = ""
+        lines.append(Markup("{}").format(line) if is_code else inline(line))
+    return Markup('<div class="plain">{}</div>').format(Markup("\n").join(lines))
 
 
 def plain(text: str) -> Markup:

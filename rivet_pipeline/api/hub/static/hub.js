@@ -54,7 +54,10 @@
     x: () => press("[data-select]"),
     a: () => press("[data-accept]"),
     r: () => press("[data-reject]"),
-    u: () => document.querySelector("[data-undo]")?.click(),
+    u: () => {
+      const undo = document.querySelector("[data-undo]");
+      if (undo) undo.click(); else if (document.getElementById("review")) announce("Nothing is left to undo.");
+    },
   };
 
   document.addEventListener("keydown", (event) => {

@@ -174,6 +174,24 @@ def test_what_is_wrong_or_not_there_is_said(api: Api) -> None:
     assert api.client.delete(TAGS).status_code == 405
 
 
+def test_half_a_character_in_a_literal_answers_400_whichever_way_in(api: Api) -> None:
+    def send(path: str, body: str) -> httpx.Response:
+        return api.client.post(path, content=body, headers={"content-type": "application/json"})
+
+    for path, body in (
+        (TAGS, r'{"session_key": "claude-code:1", "tag": "topic:a\ud83c"}'),
+        (TAGS, r'{"session_key": "claude-code:1", "key": "topic", "value": "\udf89x"}'),
+        (f"{TAGS}/taxonomy", r'{"key": "topic", "value": "a\ud83c"}'),
+        (f"{TAGS}/taxonomy/decide", r'{"entries": [{"key": "topic", "value": "\ud83c", "state": "accepted"}]}'),
+        (f"{TAGS}/taxonomy/merge", r'{"key": "topic", "from": "caching", "into": "a\udf89"}'),
+        (TOOL, r'{"action": "add", "session_key": "claude-code:1", "tag": "topic:a\ud83c"}'),
+    ):
+        answer = send(path, body)
+        assert (answer.status_code, "half a character" in answer.text) == (400, True), answer.text
+    whole = send(TAGS, r'{"session_key": "claude-code:1", "tag": "topic:\ud83c\udf89"}')
+    assert whole.json()["items"][0]["tag"]["value"] == "🎉"
+
+
 def test_without_the_tables_reads_are_empty_and_writes_answer_503(api: Api, connection: Connection) -> None:
     connection.execute("DROP TABLE ros_tags, ros_tag_taxonomy, ros_tag_decisions, ros_tag_extractions CASCADE")
     assert api.get() == {"tags": []}

@@ -128,9 +128,8 @@ def redact_message(connection: Connection, message_id: UUID, rule: Rule, who: Wh
     """Replaces the rule's shapes in one message, and them and the values found there in what its conversation holds.
 
     That is the title, the settings, the summaries with their revisions, the tags with what was decided of them, and the
-    failures. A `whole` rule replaces the
-    message's whole text, and that of every summary that was made from it; the next run of the pipeline makes these
-    again.
+    failures. A `whole` rule replaces the message's whole text, and that of every summary that was made from it; the
+    next run of the pipeline makes these again.
     """
     found = connection.execute(
         "SELECT conversation_id, content, tool_result, tool_args, metadata FROM ros_messages WHERE id = %s",
@@ -424,14 +423,9 @@ class _Run:
     def _keep_mined(self, row: Row, former: Any) -> None:
         """A leaf that was mined as it was stays mined as it is: its patches are redacted, and not proposed anew."""
         values = {"leaf": row["id"], "former": former, "now": self._text_hash(row)}
-        self._connection.execute(
-            "UPDATE ros_wiki_patches SET leaf_hash = %(now)s WHERE leaf_id = %(leaf)s AND leaf_hash = %(former)s",
-            values,
-        )
-        self._connection.execute(
-            "UPDATE ros_wiki_extractions SET text_hash = %(now)s WHERE leaf_id = %(leaf)s AND text_hash = %(former)s",
-            values,
-        )
+        for table, column in (("ros_wiki_patches", "leaf_hash"), ("ros_wiki_extractions", "text_hash")):
+            query = f"UPDATE {table} SET {column} = %(now)s WHERE leaf_id = %(leaf)s AND {column} = %(former)s"  # noqa: S608
+            self._connection.execute(query.encode(), values)
 
     def _terms(self, row: Row) -> set[str]:
         found = self._connection.execute(

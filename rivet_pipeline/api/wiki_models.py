@@ -142,14 +142,21 @@ class CitationAnswer(_Answer):
     messages: int
 
 
+class ReferenceAnswer(_Answer):
+    """A sentence's citation: the whole id, for `/api/memory/lineage/{leafId}`, and the label that people read."""
+
+    label: str
+    leaf_id: UUID
+
+
 class SentenceAnswer(_Answer):
-    """One sentence, when it was said first and last, and the labels of its citations."""
+    """One sentence, when it was said first and last, and its citations."""
 
     key: UUID
     text: str
     first_at: datetime
     as_of: datetime
-    citations: list[str]
+    citations: list[ReferenceAnswer]
 
 
 class SectionAnswer(_Answer):
@@ -335,7 +342,7 @@ def _sentence(sentence: Sentence) -> SentenceAnswer:
         text=sentence.text,
         first_at=sentence.first_at,
         as_of=sentence.as_of,
-        citations=[citation.label for citation in sentence.citations],
+        citations=[ReferenceAnswer.model_validate(citation) for citation in sentence.citations],
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
+import psycopg
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +29,7 @@ from rivet_pipeline.transcripts.redact_stored import (
     redact_message,
     vacuum,
 )
+from rivet_pipeline.wiki.redacted import follow_redaction
 
 #: Files that still hold the words, named on a terminal; JSON names all.
 _SHOWN_FILES = 20
@@ -76,6 +78,7 @@ def redact_command(
             _print(report)
         if not dry_run and (report is None or (report.rows and _agreed())):
             report = _run(connection, rule, who, target, apply=True)
+            report.problems += _follow(connection, report, rule, who)
             vacuum(connection, report)
             if not as_json:
                 _print(report)
@@ -116,6 +119,17 @@ def _run(connection: Connection, rule: Rule, who: Who, target: UUID | None, *, a
         if target is not None:
             return redact_message(connection, target, rule, who, apply=apply)
         return redact_everywhere(connection, rule, who, apply=apply)
+
+
+def _follow(connection: Connection, report: RedactionReport, rule: Rule, who: Who) -> list[str]:
+    """Takes parts of what was redacted out of the wiki too; what went wrong with that."""
+    try:
+        follow_redaction(connection, report, rule.name, who.os_user)
+    except psycopg.Error as error:
+        if connection.broken or connection.closed:
+            raise
+        return [f"names on the wiki: {error.diag.message_primary or type(error).__name__}"]
+    return []
 
 
 def _agreed() -> bool:

@@ -12,6 +12,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import typer
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -20,14 +21,14 @@ from rivet_pipeline.cli.options import AsJson, id_of
 from rivet_pipeline.cli.output import console, fail, local_time, one_line, print_json, short_id
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.db.store import open_store
-from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.errors import ConflictError, InvalidInputError
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_value, typed_value
 from rivet_pipeline.tags.log import read_log, undo
 from rivet_pipeline.tags.propose import ask_again, reap_tags
 from rivet_pipeline.tags.read import count_tags, find_tag, list_tags, lookup_sessions, read_pending
 from rivet_pipeline.tags.review import Item, add_tag, decide, decide_literal, find_conversation, suggest_removal
-from rivet_pipeline.tags.types import Decided, Decision, PendingSession, Status, Tag
+from rivet_pipeline.tags.types import Decided, Decision, ItemResult, PendingSession, Status
 from rivet_pipeline.tags.vocabulary import Entry, decide_values, list_values, merge_values, upsert_value
 
 tags_app = typer.Typer(
@@ -49,7 +50,14 @@ AgentOf = Annotated[str | None, typer.Option("--agent", help="Which agent's, whe
 What = Annotated[
     list[str], typer.Argument(metavar="TAG...", help="Ids of tags, or with --session literals such as topic:caching.")
 ]
+Overturn = Annotated[
+    bool, typer.Option("--overturn", help="Decide anew what somebody has decided otherwise; without it, that is said.")
+]
 Day = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DATE", help="A day (UTC).")]
+
+
+#: Columns that are never cut or parted, and more characters than a line of them has.
+_WHOLE, _WIDEST = frozenset({"id", "decision", "tag", "value", "alias of", "tags"}), 10_000
 
 
 class ValueState(StrEnum):
@@ -108,14 +116,14 @@ def _print_session(session: PendingSession) -> None:
     if session.excerpt:
         out.print(Text(f"  {one_line(session.excerpt, 200)}", style="dim"))
     if session.accepted:
-        out.print(Text(f"  accepted: {one_line(', '.join(session.accepted), 200)}"))
+        out.print(Text(f"  accepted: {one_line(', '.join(session.accepted))}"), soft_wrap=True)
     for tag in session.tags:
         first = tag.rows[0]
         line = Text(f"  {'take off ' if tag.removal else ''}{one_line(str(tag.literal))}", style="cyan")
         told = first.removal_reason if tag.removal else first.reason
         share = "" if first.confidence is None else f" {first.confidence:.2f}"
         line.append(f"  {short_id(first.id)}{share}  {one_line(told, 100)}", style="dim")
-        out.print(line)
+        out.print(line, soft_wrap=True)
     out.print()
 
 
@@ -199,29 +207,39 @@ def lookup_command(
         return
     for key, tags in sessions.items():
         told = ", ".join(f"{tag.literal}{'' if tag.status == 'accepted' else '?'}" for tag in tags)
-        console().print(Text(f"{one_line(key)}: {one_line(told) or 'no tags'}"))
+        console().print(Text(f"{one_line(key)}: {one_line(told) or 'no tags'}"), soft_wrap=True)
 
 
 @tags_app.command("accept")
 def accept_command(
-    what: What, session: Session = None, agent: AgentOf = None, by: By = None, as_json: AsJson = False
+    what: What,
+    session: Session = None,
+    agent: AgentOf = None,
+    by: By = None,
+    overturn: Overturn = False,
+    as_json: AsJson = False,
 ) -> None:
     """Accept tags: by their ids, or with --session by their literals, wherever they stand on that session.
 
     Example: [bold]rivet tags accept topic:caching topic:redis --session claude-code:5b0f4f0e[/bold]
     """
-    _decide("accepted", what, session, agent, by, as_json=as_json)
+    _decide("accepted", what, session, agent, by, overturn=overturn, as_json=as_json)
 
 
 @tags_app.command("reject")
 def reject_command(
-    what: What, session: Session = None, agent: AgentOf = None, by: By = None, as_json: AsJson = False
+    what: What,
+    session: Session = None,
+    agent: AgentOf = None,
+    by: By = None,
+    overturn: Overturn = False,
+    as_json: AsJson = False,
 ) -> None:
     """Reject tags, suggested or accepted ones. They are kept, so that they are not proposed again.
 
     Example: [bold]rivet tags reject 0b9c2c3e[/bold]
     """
-    _decide("rejected", what, session, agent, by, as_json=as_json)
+    _decide("rejected", what, session, agent, by, overturn=overturn, as_json=as_json)
 
 
 @tags_app.command("remove")
@@ -241,17 +259,25 @@ def keep_command(
 
 
 def _decide(
-    decision: Decision, what: Sequence[str], session: str | None, agent: str | None, by: str | None, *, as_json: bool
+    decision: Decision,
+    what: Sequence[str],
+    session: str | None,
+    agent: str | None,
+    by: str | None,
+    *,
+    overturn: bool = False,
+    as_json: bool,
 ) -> None:
     with _store() as connection:
         if session is None:
             tags = [find_tag(connection, word) for word in what]
-            items = [Item(tag.id, decision, seen=tag.revision) for tag in tags]
+            items = [Item(tag.id, decision, seen=tag.revision if overturn else None) for tag in tags]
             results = [decide(connection, items, by=_name(by))]
         else:
             conversation = find_conversation(connection, session, agent)
             results = [
-                decide_literal(connection, conversation, read_literal(word), decision, by=_name(by)) for word in what
+                decide_literal(connection, conversation, read_literal(word), decision, by=_name(by), overturn=overturn)
+                for word in what
             ]
     _show_decided(results, as_json=as_json)
 
@@ -332,6 +358,7 @@ def value_command(
     display: Annotated[str | None, typer.Option(help="How it is shown.")] = None,
     description: Annotated[str | None, typer.Option(help="What it means.")] = None,
     by: By = None,
+    overturn: Overturn = False,
     as_json: AsJson = False,
 ) -> None:
     """Put a value into the vocabulary, describe it, or take it out of it with --state rejected.
@@ -344,6 +371,9 @@ def value_command(
     status: Status = state.value
     with _store() as connection:
         known = [one for one in list_values(connection, key=literal.key, limit=5000) if one.value == literal.value]
+        former = known[0] if known else None
+        if former and former.decided_by and former.status != status and not overturn:
+            raise ConflictError(f"{literal} was {former.status} by {former.decided_by}; add --overturn to decide anew.")
         if status == "rejected" and known and known[0].revision:
             entry = Entry(literal, status, seen=known[0].revision)
             _show_decided([decide_values(connection, [entry], by=_name(by))], as_json=as_json)
@@ -474,15 +504,22 @@ def _show_decided(results: Sequence[Decided], *, as_json: bool) -> None:
         for result in results:
             told = sorted({f"{item.tag.literal} is {item.tag.status}" for item in result.items if item.tag})
             undoing = f" Undo: rivet tags undo {result.decision}" if result.decision else " Nothing changed."
-            console().print(Text(f"{one_line('; '.join(told) or 'Done')}.{undoing}"))
-    for item in failed:
-        fail(f"{_what(item.tag)}{item.problem}")
+            console().print(Text(f"{one_line('; '.join(told) or 'Done')}.{undoing}"), soft_wrap=True)
+    for line in dict.fromkeys(map(_why, failed)):
+        fail(line)
     if failed:
         raise typer.Exit(1)
 
 
-def _what(tag: Tag | None) -> str:
-    return "" if tag is None else f"{tag.literal}: "
+def _why(item: ItemResult) -> str:
+    """Why nothing came of a decision; of somebody's earlier one who decided what, and how to overturn it."""
+    tag = item.tag
+    if tag is None:
+        return item.problem
+    if item.outcome == "conflict" and tag.reviewed and tag.decided_at is not None:
+        when = local_time(tag.decided_at, ZoneInfo(get_settings().timezone))
+        return f"{tag.literal} was {tag.status} by {tag.decided_by} on {when}; add --overturn to decide anew."
+    return f"{tag.literal}: {item.problem}"
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:
@@ -491,10 +528,13 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], nothing: 
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in header:
-        table.add_column(name)
+        table.add_column(name, no_wrap=name in _WHOLE)
     for row in rows:
         table.add_row(*(Text(one_line(cell)) for cell in row))
-    console().print(table)
+    out = console()
+    # A literal is copied from here: a line becomes longer than the terminal rather than that one is cut.
+    out.width = max(out.width, Measurement.get(out, out.options.update(width=_WIDEST), table).minimum)
+    out.print(table)
 
 
 def _literal(text: str) -> Literal:

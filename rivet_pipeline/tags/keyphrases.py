@@ -92,6 +92,9 @@ class _Line:
         return cls(words, tuple(_stem(word) for word in words), not bullet or bullet["role"] != "tool")
 
     def has(self, trigger: _Trigger) -> bool:
+        """Whether the trigger stands here; one without a word (signs, emoji) stands nowhere."""
+        if not trigger.words:
+            return False
         line, size = (self.words if trigger.exact else self.stems), len(trigger.words)
         return any(line[start : start + size] == trigger.words for start in range(len(line) - size + 1))
 

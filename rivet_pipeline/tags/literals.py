@@ -24,6 +24,8 @@ _FORMAT = re.compile(
     "\U000e0001-\U000e007f]+"
 )
 _SURROGATES = re.compile("[\ud800-\udfff]+")
+#: What is left of a character that could not be read: half of it, or what every reader of bytes and JSON puts there.
+_DAMAGED = re.compile("[\ud800-\udfff\ufffd]")
 #: White space, control characters, slashes and hyphens: a run of them is one hyphen.
 _GAPS = re.compile("[\x00-\x20\x7f-\xa0\u1680\u2028\u2029/-]+")
 
@@ -52,8 +54,19 @@ def _lower(character: str) -> str:
     return lowered if len(lowered) == 1 else "i"
 
 
+def _refuse_damaged(text: str, field: str) -> None:
+    if _DAMAGED.search(text):
+        raise InvalidInputError(
+            field, "holds half a character (a lone surrogate) or U+FFFD, which stands for one; type the tag anew"
+        )
+
+
 def read_value(text: str, *, field: str = "value") -> str:
-    """A value as somebody typed it. Raises `InvalidInputError` when nothing is left of it, or too much."""
+    """A value as somebody typed it.
+
+    Raises `InvalidInputError` when nothing is left of it, or too much, and for a text with damaged characters.
+    """
+    _refuse_damaged(text[:_MAX_LITERAL], field)
     value = tag_text(text[:_MAX_LITERAL], MAX_VALUE + 1)
     if not value:
         raise InvalidInputError(field, "is empty; write a word or a few, for instance caching")
@@ -64,6 +77,7 @@ def read_value(text: str, *, field: str = "value") -> str:
 
 def read_key(text: str, *, field: str = "key") -> str:
     """A key as somebody typed it; a colon in it is a hyphen. Raises `InvalidInputError` as `read_value` does."""
+    _refuse_damaged(text[:_MAX_LITERAL], field)
     key = tag_text(unicodedata.normalize("NFKC", text[:_MAX_LITERAL]).replace(":", "-"), MAX_KEY + 1)
     if not key:
         raise InvalidInputError(field, "is empty; write one such as topic or project")
@@ -77,6 +91,7 @@ def read_literal(text: str, *, field: str = "tag") -> Literal:
 
     Raises `InvalidInputError` when it is none.
     """
+    _refuse_damaged(text[:_MAX_LITERAL], field)
     key, colon, value = unicodedata.normalize("NFKC", text[:_MAX_LITERAL]).partition(":")
     if not colon:
         raise InvalidInputError(field, f"must be key:value, for instance topic:caching, not {text[:60]!r}")

@@ -178,12 +178,18 @@ def find_conversation(connection: Connection, session_key: str, agent: str | Non
 
 
 def decide_literal(
-    connection: Connection, conversation_id: UUID, literal: Literal, decision: Decision, *, by: str
+    connection: Connection,
+    conversation_id: UUID,
+    literal: Literal,
+    decision: Decision,
+    *,
+    by: str,
+    overturn: bool = False,
 ) -> Decided:
     """Decides a literal of a session wherever it stands there: on the session itself and on its summaries.
 
-    Rows that have been decided already are overturned too; what is seen is what stands there when this begins. Raises
-    `NotFoundError` when the session has no such tag, else as `decide` does.
+    Rows that a person has decided otherwise answer a conflict, as in `decide`; with `overturn` they are decided anew,
+    as they stand there when this begins. Raises `NotFoundError` when the session has no such tag, else as `decide`.
     """
     require_tables(connection)
     rows = connection.execute(
@@ -202,7 +208,8 @@ def decide_literal(
     ).fetchall()
     if not rows:
         raise NotFoundError(f"the session has no tag {literal} to decide about; `rivet tags pending` lists what waits.")
-    return decide(connection, [Item(row["id"], decision, seen=row["revision"]) for row in rows], by=by)
+    items = [Item(row["id"], decision, seen=row["revision"] if overturn else None) for row in rows]
+    return decide(connection, items, by=by)
 
 
 def suggest_removal(connection: Connection, tag_id: UUID, *, by: str, reason: str = "") -> Decided:

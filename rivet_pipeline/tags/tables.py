@@ -16,9 +16,15 @@ from rivet_pipeline.errors import InvalidInputError, StoreUnavailableError
 MAX_NAME = 200
 
 
+#: Every table of this room: one that lacks any of them is read as having none.
+_TABLES = ("ros_tags", "ros_tag_taxonomy", "ros_tag_decisions", "ros_tag_rule_marks", "ros_tag_extractions")
+
+
 def installed(connection: Connection) -> bool:
-    """Whether the store has the tags' tables. Asked each time: a "no" must not outlive the migration."""
-    row = connection.execute("SELECT to_regclass('ros_tag_extractions') IS NOT NULL AS found").fetchone()
+    """Whether the store has all of the tags' tables. Asked each time: a "no" must not outlive the migration."""
+    row = connection.execute(
+        "SELECT bool_and(to_regclass(name) IS NOT NULL) AS found FROM unnest(%s::text[]) AS t (name)", [list(_TABLES)]
+    ).fetchone()
     return bool(row and row["found"])
 
 

@@ -42,6 +42,12 @@ _PLACEHOLDER = re.compile(r"\[redacted:[a-z_]+\]")
 _FIXED_START = re.compile(r"[A-Za-z0-9_-]+")
 
 
+#: Characters around a match in an excerpt.
+_AROUND = 30
+_TOUCHING_BEFORE = re.compile(r"[\w+/.-]+\Z")
+_TOUCHING_AFTER = re.compile(r"\A[\w+/.-]+")
+
+
 class PatternTimeoutError(Exception):
     """A pattern took too long on one row."""
 
@@ -78,6 +84,13 @@ class Rule:
         if self.pattern is not None:
             value = self._replace_in(self.pattern, value, tally)
         return value, dict(tally)
+
+    def found_in(self, text: str) -> set[str]:
+        """What the rule would replace in a text, as it is written there."""
+        found = {value for _, value in values_in_text(text)} if self.shapes else set()
+        if self.pattern is not None:
+            found |= {match.group() for match in self.pattern.finditer(text) if match.group()}
+        return found
 
     def with_values(self, values: Iterable[tuple[str, str]]) -> Rule:
         """The same rule, and these (kind, value) pairs wherever they stand."""
@@ -199,3 +212,22 @@ def time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, left, interval)
         signal.signal(signal.SIGALRM, before)
+
+
+def sum_of(counts: Iterable[Counts]) -> Counts:
+    """Counts of several texts together."""
+    total: Counter[str] = Counter()
+    for part in counts:
+        total.update(part)
+    return dict(total)
+
+
+def excerpt(new: Any) -> str:
+    """Some words around a replacement, from what the row says afterwards."""
+    text = new if isinstance(new, str) else json.dumps(new, ensure_ascii=False)
+    start = max(text.find(MARK), 0)
+    end = text.find("]", start) + 1
+    # A pattern may have caught a part of the secret: what touches it is not shown.
+    before = _TOUCHING_BEFORE.sub("\u2026", text[max(start - _AROUND, 0) : start])
+    after = _TOUCHING_AFTER.sub("\u2026", text[end : end + _AROUND])
+    return redact_text(f"{before}{text[start:end]}{after}")[0]

@@ -7,8 +7,6 @@ a transaction of its own: an interrupted run is simply started again, and a row 
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +23,8 @@ from rivet_pipeline.transcripts.redact_rules import (
     PATTERN_SECONDS,
     PatternTimeoutError,
     Rule,
+    excerpt,
+    sum_of,
     time_limit,
     values_in,
 )
@@ -49,7 +49,7 @@ from rivet_pipeline.transcripts.redact_tables import (
     is_row,
     names,
 )
-from rivet_pipeline.transcripts.redaction import MARK, Counts, placeholder, redact_text
+from rivet_pipeline.transcripts.redaction import Counts, placeholder, redact_text
 
 #: Rows that are looked through in one statement, and how long it may take, in seconds. What takes longer is halved.
 WINDOW = 500
@@ -58,11 +58,10 @@ STATEMENT_SECONDS = 60
 #: How long, in seconds, to wait for whoever else writes to a row.
 LOCK_SECONDS = 30
 
-#: Excerpts kept of each table, and characters around a match in one.
+#: Excerpts kept of each table.
 EXCERPTS = 5
-_AROUND = 30
-_TOUCHING_BEFORE = re.compile(r"[\w+/.-]+\Z")
-_TOUCHING_AFTER = re.compile(r"\A[\w+/.-]+")
+
+_WIKI = (WIKI_TOPICS, WIKI_PATCHES, WIKI_REVISIONS, WIKI_EXTRACTIONS)
 
 Row = dict[str, Any]
 
@@ -91,7 +90,8 @@ class RedactionReport:
     `fixed`: columns that hold a match and can not be changed, with the number of rows. `problems`: rows that were left
     as they are, and why. `files`: transcript files that the changed messages came from; they still hold the words.
     `neighbours`: other messages of the same conversation with a value that was taken out of the named one. `busy`:
-    conversations whose summaries were being made at the end.
+    conversations whose summaries were being made at the end. `taken`: what was found in titles and summaries, as it was
+    written; for `wiki.redacted` alone, and never shown.
     """
 
     run_id: UUID
@@ -103,6 +103,7 @@ class RedactionReport:
     conversations: set[UUID] = field(default_factory=set)
     neighbours: int = 0
     busy: int = 0
+    taken: set[str] = field(default_factory=set, repr=False)
 
     @property
     def rows(self) -> int:
@@ -127,9 +128,8 @@ def redact_message(connection: Connection, message_id: UUID, rule: Rule, who: Wh
     """Replaces the rule's shapes in one message, and them and the values found there in what its conversation holds.
 
     That is the title, the settings, the summaries with their revisions, the tags with what was decided of them, and the
-    failures. A `whole` rule replaces the
-    message's whole text, and that of every summary that was made from it; the next run of the pipeline makes these
-    again.
+    failures. A `whole` rule replaces the message's whole text, and that of every summary that was made from it; the
+    next run of the pipeline makes these again.
     """
     found = connection.execute(
         "SELECT conversation_id, content, tool_result, tool_args, metadata FROM ros_messages WHERE id = %s",
@@ -177,7 +177,7 @@ class _Run:
     """One run of the command over one connection."""
 
     def __init__(self, connection: Connection, rule: Rule, who: Who, *, apply: bool) -> None:
-        self.report = RedactionReport(uuid4(), apply)
+        self.report = RedactionReport(uuid4(), apply, taken=set(rule.needles) if rule.name != "pattern" else set())
         #: Messages and summaries whose whole text goes.
         self.emptied: set[UUID] = set()
         #: What a title that repeats an emptied message begins with.
@@ -269,6 +269,7 @@ class _Run:
                 with time_limit(PATTERN_SECONDS):
                     change = self._change(table, row)
                     self._look_at_fixed(table, row)
+                    self._remember(table, row)
                 if change is not None and self._apply:
                     change = self._write(table, row)
             except (psycopg.Error, PatternTimeoutError) as error:
@@ -320,7 +321,7 @@ class _Run:
             change.add(name, row[name], self._value(name, row[name]))
         for name in table.arrays:
             parts = [self._rule.text(part) for part in row[name]]
-            change.add(name, row[name], ([text for text, _ in parts], _sum(counts for _, counts in parts)))
+            change.add(name, row[name], ([text for text, _ in parts], sum_of(counts for _, counts in parts)))
         if table is CONVERSATIONS and self.first_words and (row["title"] or "").startswith(self.first_words[:20]):
             change.columns["title"] = placeholder("title")
             change.counts["title"] += 1
@@ -397,6 +398,8 @@ class _Run:
             [*self._log(change), table.name, _row_key(table, row)],
         )
         before = self._terms(row) if table.owner else set()
+        mined = table is SUMMARIES and row["id"] not in self.emptied
+        former = self._text_hash(row) if mined else None
         assignments = sql.SQL(", ").join(
             sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(f"new_{name}")) for name in change.columns
         )
@@ -405,11 +408,24 @@ class _Run:
             sql.SQL("UPDATE {} SET {} WHERE {}").format(sql.Identifier(table.name), assignments, is_row(table)),
             {**new, **{name: row[name] for name in table.key}},
         )
+        if mined:
+            self._keep_mined(row, former)
         if table.owner:
             self._connection.execute(
                 "DELETE FROM ros_embeddings WHERE owner_kind = %s AND owner_id = %s", [table.owner, row["id"]]
             )
             self._connection.execute("SELECT ros_forget_terms(%s)", [sorted(before - self._terms(row))])
+
+    def _text_hash(self, row: Row) -> Any:
+        found = self._connection.execute("SELECT text_hash FROM ros_summaries WHERE id = %s", [row["id"]]).fetchone()
+        return found["text_hash"] if found else None
+
+    def _keep_mined(self, row: Row, former: Any) -> None:
+        """A leaf that was mined as it was stays mined as it is: its patches are redacted, and not proposed anew."""
+        values = {"leaf": row["id"], "former": former, "now": self._text_hash(row)}
+        for table, column in (("ros_wiki_patches", "leaf_hash"), ("ros_wiki_extractions", "text_hash")):
+            query = f"UPDATE {table} SET {column} = %(now)s WHERE leaf_id = %(leaf)s AND {column} = %(former)s"  # noqa: S608
+            self._connection.execute(query.encode(), values)
 
     def _terms(self, row: Row) -> set[str]:
         found = self._connection.execute(
@@ -428,11 +444,18 @@ class _Run:
             if row[name] and self._rule.text(row[name])[1]:
                 self.report.fixed[f"{table.name}.{name}"] += 1
 
+    def _remember(self, table: Table, row: Row) -> None:
+        """Keeps what names of the wiki may have been made of."""
+        if table in (CONVERSATIONS, SUMMARIES):
+            for name in table.texts:
+                self.report.taken |= self._rule.found_in(row[name] or "")
+
     def _count(self, table: Table, report: TableReport, row: Row, change: _Change) -> None:
         report.rows += 1
         report.counts.update(change.counts)
-        if len(report.excerpts) < EXCERPTS:
-            report.excerpts.append(_excerpt(change))
+        # A page's names may be parts of the secret that only `wiki.redacted` takes out.
+        if len(report.excerpts) < EXCERPTS and table not in _WIKI:
+            report.excerpts.append(excerpt(next(iter(change.columns.values()))))
         if table is MESSAGES:
             self.report.conversations.add(row["conversation_id"])
             paths = (value for key, value in row["metadata"].items() if key.endswith("_path"))
@@ -464,30 +487,11 @@ def vacuum(connection: Connection, report: RedactionReport) -> None:
         connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier(name)))
 
 
-def _sum(counts: Iterable[Counts]) -> Counts:
-    total: Counter[str] = Counter()
-    for part in counts:
-        total.update(part)
-    return dict(total)
-
-
 def _reason(error: Exception) -> str:
     """Why a row was left, without the detail, in which Postgres repeats the row."""
     if isinstance(error, psycopg.Error):
         return error.diag.message_primary or type(error).__name__
     return "the pattern takes too long on this row"
-
-
-def _excerpt(change: _Change) -> str:
-    """Some words around a replacement, from what the row says afterwards."""
-    new = next(iter(change.columns.values()))
-    text = new if isinstance(new, str) else json.dumps(new, ensure_ascii=False)
-    start = max(text.find(MARK), 0)
-    end = text.find("]", start) + 1
-    # A pattern may have caught a part of the secret: what touches it is not shown.
-    before = _TOUCHING_BEFORE.sub("\u2026", text[max(start - _AROUND, 0) : start])
-    after = _TOUCHING_AFTER.sub("\u2026", text[end : end + _AROUND])
-    return redact_text(f"{before}{text[start:end]}{after}")[0]
 
 
 def _row_key(table: Table, row: Row) -> str:

@@ -22,6 +22,7 @@ from rivet_pipeline.db.stale import announce_refinement
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.stages import Stage, StageReport
 from rivet_pipeline.transcripts.cleaning import clean_text
+from rivet_pipeline.transcripts.redaction import MARK
 from rivet_pipeline.versions import WIKI_PIPELINE_VERSION
 from rivet_pipeline.wiki.changes import AUTOMATIC, find_topic
 from rivet_pipeline.wiki.identity import resolve
@@ -340,13 +341,19 @@ class _Writer:
     def _beside_accepted(
         self, former: Sequence[dict[str, Any]], drafts: list[PatchDraft], touched: set[UUID]
     ) -> list[PatchDraft]:
-        """Where people review, what they have accepted stays as far as the leaf still says it; the rest is proposed."""
+        """Where people review, what they have accepted stays as far as the leaf still says it; the rest is proposed.
+
+        A patch out of which something was redacted stays whole: nobody has decided that its page should go.
+        """
         said = {claim.key for draft in drafts for claim in draft.claims}
         accepted: set[UUID] = set()
         for row in former:
             if row["status"] != "applied":
                 continue
-            stays = [key for key in row["claim_keys"] if row["leaf_hash"] == self.text_hash or key in said]
+            whole = row["leaf_hash"] == self.text_hash or any(
+                MARK in claim["text"] for claim in row["payload"].get("claims", ())
+            )
+            stays = [key for key in row["claim_keys"] if whole or key in said]
             if len(stays) == len(row["claim_keys"]):
                 self._still_says(row["id"])
             elif stays:

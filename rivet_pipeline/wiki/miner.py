@@ -238,7 +238,8 @@ def _of_session(request: MineRequest, said: Sequence[_Said]) -> tuple[str, tuple
 
 
 def _mentions(text: str, name: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
+    """Whether a text speaks of a name; none speaks of one without a word."""
+    return bool(title_terms(name)) and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def _spoken(text: str, title: str) -> int:

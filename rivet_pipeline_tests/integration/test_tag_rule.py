@@ -131,7 +131,7 @@ def test_what_makes_it_a_reviewed_tag(connection: Connection, how: str) -> None:
         add_tag(connection, "conversation", conversation, SHOP, by="ada")
     elif how == "accept":
         decide_literal(connection, conversation, SHOP, "rejected", by="ada")
-        decide_literal(connection, conversation, SHOP, "accepted", by="ada")
+        decide_literal(connection, conversation, SHOP, "accepted", by="ada", overturn=True)
     else:
         add_tag(connection, "conversation", conversation, Literal("project", "store"), by="ada")
         merge_values(connection, "project", "store", "shop", by="ada")

@@ -11,7 +11,12 @@ import httpx
 import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool
+from rivet_pipeline.errors import StoreUnavailableError
 from rivet_pipeline.settings import Settings
+from rivet_pipeline.tags.log import read_log
+from rivet_pipeline.tags.read import count_tags, list_tags, lookup_sessions, read_pending, tags_of_conversations
+from rivet_pipeline.tags.review import suggest_removal
+from rivet_pipeline.tags.vocabulary import list_values
 from rivet_pipeline_tests.api_server import running_api
 from rivet_pipeline_tests.integration.memory_rows import add_conversation
 from rivet_pipeline_tests.integration.tagging import ScriptedTagger, leaf, tag_all
@@ -172,6 +177,42 @@ def test_what_is_wrong_or_not_there_is_said(api: Api) -> None:
     assert api.client.post(f"{TAGS}/decide", content="ids=1").status_code == 415
     assert api.client.post(f"{TAGS}/decide", json={"ids": ["x" * 300_000]}).status_code == 413
     assert api.client.delete(TAGS).status_code == 405
+
+
+def test_half_a_character_in_a_literal_answers_400_whichever_way_in(api: Api) -> None:
+    def send(path: str, body: str) -> httpx.Response:
+        return api.client.post(path, content=body, headers={"content-type": "application/json"})
+
+    for path, body in (
+        (TAGS, r'{"session_key": "claude-code:1", "tag": "topic:a\ud83c"}'),
+        (TAGS, r'{"session_key": "claude-code:1", "key": "topic", "value": "\udf89x"}'),
+        (f"{TAGS}/taxonomy", r'{"key": "topic", "value": "a\ud83c"}'),
+        (f"{TAGS}/taxonomy/decide", r'{"entries": [{"key": "topic", "value": "\ud83c", "state": "accepted"}]}'),
+        (f"{TAGS}/taxonomy/merge", r'{"key": "topic", "from": "caching", "into": "a\udf89"}'),
+        (TOOL, r'{"action": "add", "session_key": "claude-code:1", "tag": "topic:a\ud83c"}'),
+    ):
+        answer = send(path, body)
+        assert (answer.status_code, "half a character" in answer.text) == (400, True), answer.text
+    whole = send(TAGS, r'{"session_key": "claude-code:1", "tag": "topic:\ud83c\udf89"}')
+    assert whole.json()["items"][0]["tag"]["value"] == "🎉"
+
+
+@pytest.mark.parametrize(
+    "lost", ["ros_tags", "ros_tag_taxonomy", "ros_tag_decisions", "ros_tag_rule_marks", "ros_tag_extractions"]
+)
+def test_one_lost_table_is_as_none_at_all(connection: Connection, pool: Pool, lost: str) -> None:
+    session = seed(connection, pool)
+    assert tags_of_conversations(connection, [session]) != {}
+    connection.execute(f"DROP TABLE {lost} CASCADE".encode())
+    assert list_tags(connection) == []
+    assert read_pending(connection) == []
+    assert count_tags(connection) == []
+    assert list_values(connection) == []
+    assert read_log(connection) == []
+    assert tags_of_conversations(connection, [session]) == {}
+    assert lookup_sessions(connection, ["claude-code:1"]) == {"claude-code:1": []}
+    with pytest.raises(StoreUnavailableError, match="not installed"):
+        suggest_removal(connection, uuid4(), by="ada")
 
 
 def test_without_the_tables_reads_are_empty_and_writes_answer_503(api: Api, connection: Connection) -> None:

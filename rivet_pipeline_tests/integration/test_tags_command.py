@@ -76,6 +76,44 @@ def test_tags_are_added_listed_taken_off_and_kept(tags: Run, session: UUID) -> N
     assert tags("add", "topic:x", "--session", "nobody:1").code == 1
 
 
+def test_nobody_s_decision_is_overturned_unseen(tags: Run, session: UUID, connection: Connection) -> None:
+    assert tags("accept", "topic:caching", "--session", KEY, "--by", "ada").code == 0
+    before = standing(connection)
+    refused = tags("reject", "topic:caching", "--session", KEY, "--by", "bob")
+    assert refused.code == 1
+    assert "topic:caching was accepted by ada on " in refused.err
+    assert "--overturn" in refused.err
+    assert refused.err.count("by ada") == 1
+    assert "Nothing changed." in refused.out
+    [row, *_] = tags("list", "--tag", "topic:caching", "--json").json
+    by_id = tags("reject", row["id"], "--by", "bob")
+    assert (by_id.code, "accepted by ada" in by_id.err) == (1, True)
+    assert standing(connection) == before
+    again = tags("accept", "topic:caching", "--session", KEY, "--by", "bob")
+    assert (again.code, "Nothing changed." in again.out) == (0, True)
+    done = tags("reject", "topic:caching", "--session", KEY, "--by", "bob", "--overturn")
+    assert (done.code, "topic:caching is rejected. Undo:" in done.out) == (0, True)
+    assert ("summary", "topic:caching", "rejected") in standing(connection)
+
+
+def test_a_decided_value_is_not_overturned_unseen(tags: Run, session: UUID) -> None:
+    assert tags("value", "topic:redis", "--state", "rejected", "--by", "ada").code == 0
+    refused = tags("value", "topic:redis", "--description", "A store", "--by", "bob")
+    assert (refused.code, "topic:redis was rejected by ada" in refused.err) == (1, True)
+    assert tags("value", "topic:redis", "--by", "bob", "--overturn").code == 0
+    assert tags("value", "topic:redis", "--state", "rejected", "--by", "cleo").code == 1
+    assert tags("value", "topic:redis", "--state", "rejected", "--by", "cleo", "--overturn").code == 0
+
+
+def test_a_literal_is_never_cut_however_narrow_the_terminal(tags: Run, session: UUID) -> None:
+    literal = f"topic:{'long-' * 24}end"
+    words = tags("add", literal, "--session", KEY, "--by", "somebody with a long name", COLUMNS="40").out
+    assert literal in words
+    tags("value", literal, "--description", "A value whose description is long too")
+    for call in (("list",), ("values",), ("counts",), ("lookup", KEY), ("log",), ("pending",)):
+        assert literal in tags(*call, COLUMNS="40").out, call
+
+
 def test_the_vocabulary_at_the_terminal(tags: Run, session: UUID) -> None:
     assert "topic:cache is accepted." in tags("value", "topic:cache", "--description", "Kept answers").out
     merged = tags("merge", "topic:caching", "cache")

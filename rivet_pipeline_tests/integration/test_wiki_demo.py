@@ -238,7 +238,8 @@ def test_from_a_sentence_to_the_exact_message_in_three_calls(client: httpx.Clien
     sentence = next(
         one for section in found["sections"] for one in section["sentences"] if "4 of 4 surges warned" in one["text"]
     )
-    leaf = next(one["leafId"] for one in found["citations"] if one["label"] in sentence["citations"])
+    leaf = sentence["citations"][0]["leafId"]
+    assert {one["label"]: one["leafId"] for one in found["citations"]}[sentence["citations"][0]["label"]] == leaf
     lineage = get(client, f"/api/memory/lineage/{leaf}")
     message = next(one for one in lineage["summary"]["messages"] if "4 of 4 surges" in one["excerpt"])
     answer = client.post("/api/memory/tool/memory_get_full", json={"id": message["id"]}).json()

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.tags.keyphrases import KeyphraseTagger
 from rivet_pipeline.tags.literals import read_literal
 from rivet_pipeline.tags.types import MAX_PROPOSALS, TagRequest
@@ -90,3 +91,18 @@ def test_it_always_says_the_same_and_never_too_much(text: list[str], title: list
         assert read_literal(str(one.literal)) == one.literal
         assert one.confidence is not None
         assert 0 < one.confidence < 1
+
+
+@given(st.text("%🎉+#.-_/*\u2019' \u3000", min_size=1, max_size=12))
+def test_a_value_without_a_word_matches_nothing(value: str) -> None:
+    text = statements("The cache is cold. 🎉", "100 % of it. 🎉🎉", "Cold again: % and 🎉!")
+    try:
+        literal = read_literal(f"topic:{value}")
+    except InvalidInputError:
+        return
+    assert str(literal) not in found(text, title="Cache 🎉 100 %", vocabulary=[str(literal)])
+
+
+def test_signs_and_emoji_in_the_vocabulary_leave_a_leaf_without_tags() -> None:
+    text = statements("Nobody likes tea.", "The quay is wet.", "It rains.")
+    assert found(text, title="Tea and rain", vocabulary=["topic:%", "topic:🎉🎉", "🎉:🎉"]) == []

@@ -103,3 +103,12 @@ def test_the_display_form_is_kept_where_it_says_more() -> None:
     assert display_of("caching", "caching") == ""
     assert display_of("something else", "caching") == ""
     assert len(display_of("A" * 500, tag_text("A" * 500, MAX_VALUE))) <= MAX_DISPLAY
+
+
+@pytest.mark.parametrize("text", ["topic:a\ud83c", "topic:\udf89", "to\ud800pic:x", "topic:a\ufffdb", "\ufffd:x"])
+def test_half_a_character_is_refused_and_not_stored_as_another(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="half a character"):
+        read_literal(text)
+    key, _, value = text.partition(":")
+    with pytest.raises(InvalidInputError, match="half a character"):
+        read_key(key) and read_value(value)

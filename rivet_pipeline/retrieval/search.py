@@ -32,6 +32,9 @@ _EF_SEARCH = 100
 _WANTED = {"trigram": "this text or one that is spelled like it", "regex": "anything that fits the expression"}
 _READING = frozenset(_WANTED)
 
+#: What a face says of a query without any sign, whichever it is.
+EMPTY_QUERY = "is empty; give what to look for: a question, a name, an identifier or a path"
+
 EmbedQuery = Callable[[str], NDArray[np.float32]]
 
 

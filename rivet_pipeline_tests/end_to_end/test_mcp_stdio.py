@@ -172,6 +172,19 @@ def test_without_a_store_it_starts_says_so_and_survives_garbage(tmp_path: Path) 
     assert "Traceback" not in (tmp_path / "stderr").read_text()
 
 
+def test_a_line_that_is_no_json_is_answered_with_a_parse_error(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        server.hello()
+        for line in (b"garbage\n", b"\xff\xfe\n", b'{"half": \n', b"x" * (17 * 1024 * 1024) + b"\n"):
+            server.write(line)
+            frame = server.next()
+            assert frame is not None
+            assert (frame["id"], frame["error"]["code"]) == (None, -32700), line[:10]
+            assert frame["error"]["message"].startswith("Parse error: the line is ")
+        server.send(1, "ping")
+        assert server.answer(1) == {}
+
+
 def test_a_store_that_dies_in_a_call_and_comes_back(database_url: str, connection: Connection, tmp_path: Path) -> None:
     add_message(connection, "The lamp is green.")
     with running(tmp_path, RIVETOS_PG_URL=database_url) as server:

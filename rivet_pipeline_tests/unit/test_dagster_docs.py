@@ -26,8 +26,8 @@ def test_assets_checks_jobs_sensors_schedules_and_metadata_exist() -> None:
     assets = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
     groups = {node.group_name for node in repository.asset_graph.asset_nodes}
     checks = {key.name for key in repository.asset_graph.asset_check_keys}
-    automation = {job.name for job in repository.get_all_jobs()}
-    automation |= {one.name for one in (*repository.sensor_defs, *repository.schedule_defs)}
+    automation = set(repository.job_names)
+    automation |= {one.name for one in repository.sensor_defs} | {one.name for one in repository.schedule_defs}
     figures = Path(reporting.__file__).read_text(encoding="utf-8") + Path(wiki.__file__).read_text(encoding="utf-8")
     known = assets | {group or "" for group in groups} | checks | automation | set(POOL_LIMITS)
     known |= set(RetryFailed.to_config_schema().as_field().config_type.fields)  # type: ignore[attr-defined]

@@ -138,7 +138,7 @@ def test_the_sdks_client_calls_every_tool(database_url: str, connection: Connect
                     if tool.name == "memory_get_full":
                         arguments = {"id": message}
                     answer = await client.call_tool(tool.name, arguments)
-                    assert not answer.is_error, answer.content
+                    assert answer.is_error is (tool.name == "wiki_read"), answer.content
 
     anyio.run(run)
     assert connection.execute("SELECT DISTINCT agent FROM ros_messages ORDER BY 1").fetchall() == [

@@ -48,7 +48,7 @@ from rivet_pipeline.retrieval.expand import (
     expand_hits,
 )
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
-from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.search import EMPTY_QUERY, search
 from rivet_pipeline.retrieval.synthesis import Synthesis, Synthesizer
 from rivet_pipeline.retrieval.types import Hit, ScoreParts, SearchRequest, SearchResponse
 from rivet_pipeline.settings import Settings, get_settings
@@ -97,6 +97,8 @@ def search_command(
 
     Example: [bold]rivet search "where do sessions live" --window last_7d[/bold]
     """
+    if not query.strip():
+        raise typer.BadParameter(EMPTY_QUERY, param_hint="QUERY")
     settings = get_settings()
     zone = ZoneInfo(settings.timezone)
     lower, upper = read_period(since, before, window, zone, datetime.now(UTC))

@@ -55,6 +55,9 @@ _DEMO = Path(str(files("rivet_pipeline") / "demo"))
 
 _READY_SECONDS = 180.0
 
+#: How long nothing is said of the work while no stage is done.
+_QUIET_SECONDS = 15.0
+
 
 class _StopRequested(Exception):  # noqa: N818 - a request, not an error
     """Ctrl-C or SIGTERM."""
@@ -364,7 +367,7 @@ class _Watch:
 def _work_off(url: str, watch: _Watch, console: Console) -> None:
     """Shows what is pending until nothing is. Dagster does the work; this only looks."""
     most: dict[str, int] = {}
-    shown = ""
+    told = Progress()
     with Live(console=console, refresh_per_second=4, transient=True) as live:
         while True:
             try:
@@ -377,10 +380,9 @@ def _work_off(url: str, watch: _Watch, console: Console) -> None:
                 time.sleep(1.0)
                 continue
             live.update(_progress(pending, most))
-            line = _progress_line(pending)
-            if not console.is_terminal and line != shown:
-                shown = line
-                console.print(line)
+            line = told.line(pending, time.monotonic())
+            if line is not None and not console.is_terminal:
+                console.print(line, soft_wrap=True)
             if not waiting:
                 break
             watch.tend()
@@ -407,6 +409,29 @@ def _progress(pending: list[PendingDay], most: dict[str, int]) -> Table:
         bar = "█" * done + "·" * (20 - done) if most[stage] else ""
         table.add_row(stage, str(len({item.day for item in items})), str(left), bar)
     return table
+
+
+class Progress:
+    """What is said of the work where no table can be drawn: few lines, however slow the machine is."""
+
+    def __init__(self) -> None:
+        self._left: set[str] = set()
+        self._line = ""
+        self._at = -_QUIET_SECONDS
+
+    def line(self, pending: list[PendingDay], now: float) -> str | None:
+        """What is pending, when it is worth a line: at first, when a stage is done, and after 15 seconds of other news.
+
+        `now` is a monotonic clock's, in seconds.
+        """
+        left = {str(item.stage) for item in pending}
+        line = _progress_line(pending)
+        is_due = not self._line or bool(self._left - left) or now - self._at >= _QUIET_SECONDS
+        self._left = left
+        if not is_due or line == self._line:
+            return None
+        self._line, self._at = line, now
+        return line
 
 
 def _progress_line(pending: list[PendingDay]) -> str:

@@ -6,6 +6,7 @@ Only turning texts into vectors belongs here; which texts, and what becomes of t
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
@@ -24,6 +25,9 @@ PROBE = "The meeting is on Monday morning."
 
 #: How long a server may take for one request, in seconds; a slow processor needs its time for 32 long texts.
 TIMEOUT = 60.0
+
+#: The name of the `ModelError` for a query in which a model knows no word.
+UNKNOWN_WORDS = "unknown-words"
 
 #: WordLlama's tokenizer shares a batch among the cores; larger batches are no faster.
 _WORDLLAMA_BATCH = 64
@@ -45,6 +49,9 @@ _TOO_LARGE = (
     "maximum allowed batch size",
     "payload size",
 )
+
+#: A token of a byte: what the vocabulary does not have.
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 _TRANSIENT_STATUS = {408, 425, 429}
 _CONFIGURATION_STATUS = {401, 402, 403, 404, 405}
@@ -74,6 +81,12 @@ class WordLlamaEmbedder:
                     part = table.take(ids[first : first + _TOKENS_AT_ONCE], axis=0, mode="clip")
                     rows[row] += np.add.reduce(part, axis=0)
         return unit_rows(rows, count=len(texts), width=self.dimensions)
+
+    def knows_words(self, text: str) -> bool:
+        """Whether any token has a letter or a digit: a sign that is not in the vocabulary is only its bytes."""
+        _, tokenizer = _load_wordllama()
+        tokens = tokenizer.encode(_sendable(text), add_special_tokens=False).tokens
+        return any(character.isalnum() for token in tokens if not _BYTE.fullmatch(token) for character in token)
 
 
 _load_lock = threading.Lock()

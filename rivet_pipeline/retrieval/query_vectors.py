@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.models.embedder import WordLlamaEmbedder
+from rivet_pipeline.models.embedder import UNKNOWN_WORDS, WordLlamaEmbedder
 from rivet_pipeline.models.factory import QueryEmbedder, build_query_embedder
 from rivet_pipeline.models.protocols import Embedder, ModelError
 from rivet_pipeline.retrieval.filters import statement
@@ -47,6 +47,8 @@ class QueryVectors:
             for embedder in (self._configured, self._own):
                 if model is None or embedder.name == model.name:
                     if embedder.name == WordLlamaEmbedder.name:
+                        if not WordLlamaEmbedder().knows_words(query):
+                            raise ModelError("content", UNKNOWN_WORDS, "no word of the query is in the vocabulary")
                         weighed = weigh_words(connection, query)
                         if weighed is not None:
                             return weighed

@@ -38,11 +38,15 @@ _SCORED, _SCORED_EACH = 60, 3
 
 @dataclass(frozen=True, slots=True)
 class SemanticSide:
-    """The semantic side of one search: None's place is taken by a reason."""
+    """The semantic side of one search: None's place is taken by a reason.
+
+    `unknown`: the model knows no word of the query, which is no fault of anything and so no reason.
+    """
 
     model: vector.ServingModel | None = None
     query: NDArray[np.float32] | None = None
     degraded: str | None = None
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

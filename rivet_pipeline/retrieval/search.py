@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.models.embedder import UNKNOWN_WORDS
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
 from rivet_pipeline.retrieval.filters import accepted_tags, number_array, resolve_tag, statement, tune_session
@@ -31,6 +32,17 @@ _EF_SEARCH = 100
 #: The modes that read the texts, and what they look for.
 _WANTED = {"trigram": "this text or one that is spelled like it", "regex": "anything that fits the expression"}
 _READING = frozenset(_WANTED)
+
+#: How much of a query is looked for, in characters, and the longest word of an index, in bytes (`ros_query_terms`,
+#: `to_tsvector`).
+_MOST_CHARACTERS, _LONGEST_WORD = 8_000, 2_046
+
+#: Below this cosine similarity a row that meaning alone brings is not a hit of mode hybrid: what WordLlama says of any
+#: two texts. Well below the least that a judged question of `rivet eval demo` needs.
+LEAST_SIMILARITY = 0.15
+
+#: What a face says of a query without any sign, whichever it is.
+EMPTY_QUERY = "is empty; give what to look for: a question, a name, an identifier or a path"
 
 EmbedQuery = Callable[[str], NDArray[np.float32]]
 
@@ -73,7 +85,8 @@ def _refuse(request: SearchRequest) -> str | None:
     """Why a query can not be looked for, None when it can. Signs are something to look for only in the texts."""
     if request.mode in _READING:
         return None if request.query else "the query is empty"
-    if any(character.isalnum() or ord(character) > 0x2000 for character in request.query):
+    # U+FFFD is what became of signs that can not be stored.
+    if any(one.isalnum() or (ord(one) > 0x2000 and one != "\ufffd") for one in request.query):
         return None
     return "the query holds no word to search for; mode trigram looks for signs as well"
 
@@ -139,6 +152,8 @@ def _embed(connection: Connection, request: SearchRequest, embed_query: EmbedQue
     try:
         query = np.asarray(embed_query(request.query), dtype=np.float32).reshape(-1)
     except ModelError as error:
+        if error.name == UNKNOWN_WORDS:
+            return SemanticSide(unknown=True)
         return SemanticSide(degraded=f"semantic search is off: the embedding service failed ({error.name})")
     refused = vector.refuse_vector(model, query)
     if refused is not None:
@@ -153,6 +168,8 @@ def _search(
     if side.model is not None and side.query is not None:
         wanted = max(profile.vector_kept, 2 * request.limit)
         similarities = vector.nearest(connection, side.model, side.query, request, wanted=wanted).similarities
+        if request.mode == "hybrid":
+            similarities = {row: near for row, near in similarities.items() if near >= LEAST_SIMILARITY}
     literal = scoring.looks_literal(request.query)
     texts = lexical.TextScores()
     if request.mode != "vector":
@@ -166,12 +183,7 @@ def _search(
             profile=profile,
         )
         if not texts.has_words:
-            return SearchResponse(
-                request.query,
-                [],
-                side.degraded,
-                "the query holds only words that are too common to search for, or signs; mode trigram looks for these",
-            )
+            return SearchResponse(request.query, [], side.degraded, _why_no_words(request.query))
     keys = list(dict.fromkeys([*texts.scores, *similarities]))
     scored = rank(connection, request, keys, texts, similarities, side, literal=literal, now=now, profile=profile)
     hits = _read_hits(connection, request.query, scored)
@@ -181,9 +193,25 @@ def _search(
 def _why_nothing(request: SearchRequest, side: SemanticSide) -> str:
     if request.mode == "vector" and side.degraded is not None:
         return f"{side.degraded}, and mode vector asks for nothing else"
-    if _within(request):
-        return "nothing within these filters holds any of the query's words"
-    return "no message or summary holds any of the query's words"
+    if request.mode == "vector" and side.unknown:
+        return "the embedding model knows no word of the query, and mode vector asks for nothing else"
+    where = "nothing within these filters" if _within(request) else "no message or summary"
+    if len(request.query) > _MOST_CHARACTERS:
+        return f"{where} holds any of the words in the query's first {_MOST_CHARACTERS:,} characters; the rest is cut"
+    unknown = ", and the embedding model knows none of them" if side.unknown else ""
+    return f"{where} holds any of the query's words{unknown}"
+
+
+def _why_no_words(query: str) -> str:
+    """Why no word of a query that holds some could be looked for."""
+    if len(query) > _MOST_CHARACTERS:
+        return (
+            f"the query is too long: it is cut at {_MOST_CHARACTERS:,} of its {len(query):,} characters, and "
+            "these hold no word that can be looked for"
+        )
+    if any(len(word.encode()) > _LONGEST_WORD for word in query.split()):
+        return f"a word of more than {_LONGEST_WORD:,} bytes is in no index; mode trigram looks for the text as it is"
+    return "the query holds only words that are too common to search for, or signs; mode trigram looks for these"
 
 
 def _within(request: SearchRequest) -> str:

@@ -96,6 +96,13 @@ def test_every_command_loads(run: Run, command: str) -> None:
     assert f"Usage: rivet {command}" in ran.out
 
 
+def test_an_empty_query_is_told_what_to_give(run: Run) -> None:
+    for query in ("", " \t"):
+        ran = run("search", query)
+        assert (ran.code, ran.out) == (2, "")
+        assert "is empty; give what to look for" in " ".join(ran.err.replace("│", " ").split())
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -88,7 +88,7 @@ def test_the_sdks_client_lists_and_calls_every_tool(base: str, store: str, mode:
         for tool in listed:
             arguments = calls.get(tool.name, TOOLS[tool.name].arguments.model_json_schema()["examples"][0])
             answer = await client.call_tool(tool.name, arguments)
-            assert not answer.is_error, said(answer)
+            assert answer.is_error is (tool.name == "wiki_read"), said(answer)
             assert said(answer)
         wrong = await client.call_tool("memory_search", {"query": "lamp", "window": "last_month"})
         assert wrong.is_error

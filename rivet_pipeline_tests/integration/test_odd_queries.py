@@ -6,23 +6,30 @@ import json
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
+import numpy as np
 import psycopg
 import pytest
 
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.models.embedder import WordLlamaEmbedder
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
-from rivet_pipeline.retrieval.types import Mode
+from rivet_pipeline.retrieval.query_vectors import QueryVectors
+from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.types import Mode, SearchRequest
+from rivet_pipeline.settings import Settings
 from rivet_pipeline_tests.api_server import module_store
 from rivet_pipeline_tests.integration.memory_rows import (
     add_conversation,
     add_message,
     add_summary,
+    add_vector,
     find,
+    hash_embed,
     ids,
     register_model,
 )
@@ -168,6 +175,49 @@ def test_no_query_is_an_error_and_none_is_answered_with_silence(store: Store, mo
     for query in SILENT + STRANGE:
         response = find(store.connection, query, mode=mode, embedded=True, limit=5)
         assert response.hits or response.reason, query
+
+
+def test_a_query_that_is_too_long_is_told_so(store: Store) -> None:
+    reason = find(store.connection, "x" * 200_000).reason or ""
+    assert "cut at 8,000 of its 200,000 characters" in reason
+    assert "more than 2,046 bytes" in (find(store.connection, "x" * 3_000).reason or "")
+    assert "first 8,000 characters" in (find(store.connection, "unheard " + "the " * 3_000).reason or "")
+    assert "too common" in (find(store.connection, "of the").reason or "")
+
+
+@pytest.mark.parametrize("query", ["\U0001f419\U0001f389", "\x00", "\ufffd\ufffd", "\u2026 \u2014"])
+@pytest.mark.parametrize("mode", ["hybrid", "vector"])
+def test_signs_without_a_word_find_nothing_by_meaning(connection: Connection, query: str, mode: Mode) -> None:
+    model = WordLlamaEmbedder()
+    register_model(connection, name=model.name, width=model.dimensions)
+    texts = ["We moved the gardens.", "\U0001f680 went up", "-> => ... \u2013"]
+    for text in texts:
+        add_vector(connection, "message", add_message(connection, text), model.embed([text])[0])
+    embed = QueryVectors(Settings()).on(connection)
+    request = SearchRequest(query, mode=mode)
+    response = search(connection, request, embed_query=embed)
+    assert (response.hits, response.degraded, bool(response.reason)) == ([], None, True)
+    assert search(connection, replace(request, query="gardens"), embed_query=embed).hits[0].content == texts[0]
+
+
+def test_a_sign_that_stands_in_a_text_is_found_by_it(connection: Connection) -> None:
+    register_model(connection, name=WordLlamaEmbedder.name, width=WordLlamaEmbedder.dimensions)
+    wanted = add_message(connection, "배포 일정을 다시 확인했다")
+    embed = QueryVectors(Settings()).on(connection)
+    assert ids(search(connection, SearchRequest("배포"), embed_query=embed).hits) == [wanted]
+
+
+def test_what_is_hardly_similar_is_no_hit_of_meaning_and_words(connection: Connection) -> None:
+    register_model(connection)
+    towards = hash_embed("lighthouse")
+    across = hash_embed("pancakes")
+    across -= towards * float(across @ towards)
+    across /= np.linalg.norm(across)
+    near, far = (add_message(connection, text, age_days=90) for text in ("a beacon", "batter"))
+    for row, share in ((near, 0.4), (far, 0.1)):
+        add_vector(connection, "message", row, share * towards + np.float32(np.sqrt(1 - share**2)) * across)
+    assert ids(find(connection, "lighthouse", embedded=True).hits) == [near]
+    assert set(ids(find(connection, "lighthouse", embedded=True, mode="vector").hits)) == {near, far}
 
 
 def test_a_word_too_long_for_any_index_is_found_by_its_text(store: Store) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from pydantic import ValidationError
 
 from rivet_pipeline.api.dependencies import Resources, open_resources
 from rivet_pipeline.api.tools import TOOLS, offered
@@ -15,7 +16,12 @@ from rivet_pipeline.api.tools.budget import tokens
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.settings import Settings
-from rivet_pipeline_tests.integration.memory_rows import add_conversation, add_message, add_summary
+from rivet_pipeline_tests.integration.memory_rows import (
+    add_conversation,
+    add_message,
+    add_summary,
+    add_tag,
+)
 
 BERLIN = Settings(timezone="Europe/Berlin")
 
@@ -203,6 +209,42 @@ def test_next_steps_name_only_tools_that_are_offered(database_url: str, connecti
         ]
     for answer in answers:
         assert set(re.findall(r"\b(?:memory|wiki)_[a-z]+(?:_[a-z]+)?\b", answer)) <= names
+
+
+def test_hits_name_the_accepted_tags_of_their_session_and_a_tag_narrows(
+    resources: Resources, connection: Connection
+) -> None:
+    shop, other = add_conversation(connection), add_conversation(connection)
+    wanted = str(add_message(connection, "the lamp of the shop", conversation=shop))
+    unwanted = str(add_message(connection, "a lamp elsewhere", conversation=other))
+    for literal, status in (("project:shop", "accepted"), ("topic:light", "accepted"), ("topic:no", "suggested")):
+        add_tag(connection, literal, conversation=shop, status=status)
+    for name, arguments in (("memory_search", {"query": "lamp", "mode": "fts"}), ("memory_browse", {})):
+        everything = ask(resources, name, **arguments)
+        assert set(ids_in(everything)) == {wanted, unwanted}
+        assert everything.count("· tags project:shop, topic:light\n") == 1
+        narrowed = ask(resources, name, tag="Project:shop", **arguments)
+        assert ids_in(narrowed) == [wanted]
+        assert "Only: tag Project:shop." in narrowed
+        with pytest.raises(InvalidInputError, match="key:value"):
+            ask(resources, name, tag="shop", **arguments)
+    nobody = ask(resources, "memory_search", query="lamp", tag="project:none")
+    assert "No results: no session carries the tag project:none." in nobody
+    assert "without the other filters" in nobody
+
+
+def test_the_texts_are_read_for_signs_and_for_an_expression(resources: Resources, connection: Connection) -> None:
+    arrow = str(add_message(connection, "lamp --> socket"))
+    add_message(connection, "a lamp in a socket")
+    assert ids_in(ask(resources, "memory_search", query="-->", mode="trigram")) == [arrow]
+    assert ids_in(ask(resources, "memory_search", query="lamp .{3} socket", mode="regex")) == [arrow]
+
+
+@pytest.mark.parametrize("name", ["memory_search", "wiki_search"])
+@pytest.mark.parametrize("query", ["", " \n"])
+def test_an_empty_query_is_told_what_to_give(name: str, query: str) -> None:
+    with pytest.raises(ValidationError, match="is empty; give what to look for"):
+        TOOLS[name].arguments.model_validate({"query": query})
 
 
 def test_an_empty_answer_says_why_and_what_to_try(resources: Resources, connection: Connection) -> None:

@@ -376,3 +376,11 @@ def test_a_token_command_that_fails_is_permanent() -> None:
         embedder.embed(["one"])
     embedder.close()
     assert caught.value.cause == "permanent"
+
+
+def test_wordllama_knows_words_and_no_signs_or_bytes() -> None:
+    model = WordLlamaEmbedder()
+    assert all(model.knows_words(text) for text in ("hello", "zzqx", "7", "部", "caf\u00e9", "see \U0001f419"))
+    assert not any(
+        model.knows_words(text) for text in ("\U0001f419\U0001f389", "\ufffd", "\u2026 \u2014", "배포", "", "\x00")
+    )

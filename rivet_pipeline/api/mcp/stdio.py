@@ -7,11 +7,12 @@ needs it, and again after it was away.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 MAX_LINE = 16 * 1024 * 1024
 
 _CHUNK = 64 * 1024
+
+#: JSON-RPC's code for what is no JSON.
+_PARSE_ERROR = -32700
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +93,55 @@ class LazyResources:
         self._stack.close()
 
 
-class _Lines:
-    """The lines of the wire as they come. Reading can be cancelled, which a thread that waits for a line can not."""
+class _Output:
+    """What is written to the wire: whole lines, whoever writes them."""
 
     def __init__(self, descriptor: int) -> None:
+        import anyio
+
+        file = os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="\n")
+        self._file: Any = anyio.wrap_file(file)
+        self._lock = anyio.Lock()
+
+    async def write(self, line: str) -> None:
+        """Writes one line and sends it on its way."""
+        async with self._lock:
+            await self._file.write(line)
+            await self._file.flush()
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
+    async def refuse(self, reason: str) -> None:
+        """Answers what is no JSON and so has no id."""
+        error = {"code": _PARSE_ERROR, "message": f"Parse error: {reason}"}
+        await self.write(json.dumps({"jsonrpc": "2.0", "id": None, "error": error}) + "\n")
+
+
+class _Lines:
+    """The lines of JSON as they come; others are refused here, since the SDK drops them without an answer.
+
+    Reading can be cancelled, which a thread that waits for a line can not.
+    """
+
+    def __init__(self, descriptor: int, refuse: Callable[[str], Awaitable[None]]) -> None:
         self._descriptor = descriptor
+        self._refuse = refuse
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self._read()
 
     async def _read(self) -> AsyncIterator[str]:
+        async for line in self._raw():
+            if line is None:
+                await self._refuse(f"the line is longer than {MAX_LINE // 1024**2} MiB")
+            elif _is_json(line):
+                yield line
+            else:
+                await self._refuse("the line is no JSON; every line is one JSON-RPC message")
+
+    async def _raw(self) -> AsyncIterator[str | None]:
+        """Every line that says something, None for one that is too long."""
         import anyio
         import anyio.to_thread
 
@@ -120,9 +163,21 @@ class _Lines:
                     yield line.decode("utf-8", "replace")
                 too_long = False
             if len(pending) > MAX_LINE:
+                if not too_long:
+                    yield None
                 too_long, pending = True, bytearray()
         if pending.strip() and not too_long:
             yield pending.decode("utf-8", "replace")
+
+
+def _is_json(line: str) -> bool:
+    from pydantic_core import from_json
+
+    try:
+        from_json(line)
+    except ValueError:
+        return False
+    return True
 
 
 def serve_stdio(settings: Settings, wire: Wire) -> None:
@@ -162,8 +217,8 @@ async def _serve(settings: Settings, resources: LazyResources, wire: Wire) -> No
     from rivet_pipeline.api.mcp.server import build_server
 
     server = build_server(settings, resources)
-    output: Any = anyio.wrap_file(os.fdopen(wire.write, "w", encoding="utf-8", errors="replace", newline="\n"))
-    lines: Any = _Lines(wire.read)
+    output: Any = _Output(wire.write)
+    lines: Any = _Lines(wire.read, output.refuse)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_stop_on_signals, tasks.cancel_scope)
         async with stdio_server(lines, output) as (incoming, outgoing):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
+from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
@@ -27,10 +29,14 @@ from rivet_pipeline.api.tools.surface import (
     register,
 )
 from rivet_pipeline.retrieval.browse import MAX_LIMIT, browse, cursor_after
+from rivet_pipeline.retrieval.filters import accepted_tags
 from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest
 
 #: How much of a message and of what a tool answered is shown, in characters.
 _CONTENT, _RESULT = 1_200, 600
+
+#: How much of a session's tags, in characters.
+_TAGS = 240
 
 
 class BrowseArguments(PeriodArguments):
@@ -65,15 +71,18 @@ def _browse(resources: Resources, arguments: BrowseArguments) -> str:
         newest_first=newest_first,
         include_tools=arguments.include_tools or arguments.role == "tool",
         cursor=arguments.cursor,
+        tag=arguments.tag,
     )
     with resources.connection() as connection:
         response = browse(connection, request)
+        tags = accepted_tags(connection, (message.conversation_id for message in response.messages))
     only = filters_said(
         bounds,
         agent=arguments.agent,
         role=arguments.role,
         session=arguments.session_id,
         conversation=arguments.conversation_id,
+        tag=arguments.tag,
     )
     head = [f"# Messages, {'newest' if newest_first else 'oldest'} first; times are in {resources.zone.key}"]
     head += [f"Only: {only}."] if only else []
@@ -82,34 +91,40 @@ def _browse(resources: Resources, arguments: BrowseArguments) -> str:
         return "\n".join(head) + "\n\n" + _nothing(resources, arguments)
     page = Page(arguments.max_tokens)
     page.parts.append("\n".join(head))
-    shown = _show(page, response.messages, resources)
+    shown = _show(page, response.messages, tags, resources)
     left = len(response.messages) - len(shown)
     cursor = cursor_after(shown[-1], newest_first) if left else response.next_cursor
     page.parts.append(_end(resources, arguments, len(shown), left, cursor))
     return page.text()
 
 
-def _show(page: Page, messages: list[BrowsedMessage], resources: Resources) -> list[BrowsedMessage]:
+def _show(
+    page: Page, messages: list[BrowsedMessage], tags: Mapping[UUID, tuple[str, ...]], resources: Resources
+) -> list[BrowsedMessage]:
     shown: list[BrowsedMessage] = []
     conversation = None
     for message in messages:
-        text = _message(message, resources, named=message.conversation_id != conversation)
+        carried = tags.get(message.conversation_id, ())
+        text = _message(message, resources, carried, named=message.conversation_id != conversation)
         if not page.add(text, reserve=FOOTER_TOKENS):
             if shown:
                 break
-            page.parts.append(_message(message, resources, named=True, share=0.1))
+            page.parts.append(_message(message, resources, carried, named=True, share=0.1))
         shown.append(message)
         conversation = message.conversation_id
     return shown
 
 
-def _message(message: BrowsedMessage, resources: Resources, *, named: bool, share: float = 1.0) -> str:
+def _message(
+    message: BrowsedMessage, resources: Resources, tags: tuple[str, ...], *, named: bool, share: float = 1.0
+) -> str:
     heading = f"## {when(message.created_at, resources.zone)} · {label(message.agent, 60)}/{message.role}"
     if message.tool_name:
         heading += f" · tool {label(message.tool_name, 60)}"
     where = f"id `{message.id}`"
     if named:
         where += f" · conversation `{message.conversation_id}` · {label(message.title or message.session_key)}"
+        where += " · " + label("tags " + ", ".join(tags), _TAGS) if tags else ""
     lines = [heading, where]
     cut = 0
     for text, room, name in ((message.content, _CONTENT, ""), (message.tool_result or "", _RESULT, "Answered:")):
@@ -146,7 +161,7 @@ def _nothing(resources: Resources, arguments: BrowseArguments) -> str:
     steps = []
     if arguments.since or arguments.before or arguments.window:
         steps.append(("", "Another period, or none: then the newest messages of all come first."))
-    if arguments.agent or arguments.role or arguments.session_id or arguments.conversation_id:
+    if any((arguments.agent, arguments.role, arguments.session_id, arguments.conversation_id, arguments.tag)):
         steps.append(("", "Without the other filters; ids and names must be as search results give them."))
     if not arguments.include_tools:
         steps.append(("", "include_tools=true, when only tools may have been at work."))

@@ -9,13 +9,13 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
-from rivet_pipeline.api.models import Words
 from rivet_pipeline.api.tools.budget import Page, clip, clip_tokens, count, label, quote, tokens, when
 from rivet_pipeline.api.tools.reading import (
     FOOTER_TOKENS,
     Bounds,
     OptionalRole,
     PeriodArguments,
+    Query,
     bounds_of,
     filters_said,
     fingerprint,
@@ -40,6 +40,10 @@ from rivet_pipeline.retrieval.types import Hit, Mode, Scope, SearchRequest, Sear
 #: How much of a hit is shown, in characters: a message as it is up to this, else its snippet; a summary that is
 #: unfolded. So many summaries of an answer are unfolded, with so many of their sources.
 _SHORT, _SUMMARY = 600, 4_000
+
+#: How much of a session's tags is shown with a hit, in characters.
+_TAGS = 240
+
 _UNFOLDED, _SOURCES = 3, 4
 
 #: Less room than this, in tokens, is left to the next page.
@@ -57,9 +61,12 @@ class SearchArguments(PeriodArguments):
         json_schema_extra={"examples": [{"query": "where do sessions live", "window": "last_14d", "limit": 5}]}
     )
 
-    query: Words = Field(description="What to look for, in words: a question, names, identifiers, paths.")
+    query: Query = Field(description="What to look for, in words: a question, names, identifiers, paths.")
     mode: Annotated[Mode, lenient("hybrid")] = Field(
-        "hybrid", description="By words and meaning, by words alone (`fts`), or by meaning alone (`vector`)."
+        "hybrid",
+        description="By words and meaning; by words alone (`fts`); by meaning alone (`vector`); by reading the texts "
+        "for the query as it stands, signs too, or spelled nearly so (`trigram`), or for a regular expression of "
+        "Postgres (`regex`).",
     )
     scope: Annotated[Scope, lenient("both")] = Field("both", description="What to look through.")
     role: OptionalRole = None
@@ -86,6 +93,7 @@ def _search(resources: Resources, arguments: SearchArguments) -> str:
         conversation_id=arguments.conversation_id,
         since=bounds.since,
         before=bounds.before,
+        tag=arguments.tag,
     )
     with resources.connection() as connection:
         response = search(connection, request, embed_query=resources.vectors.on(connection))
@@ -101,7 +109,7 @@ def _search(resources: Resources, arguments: SearchArguments) -> str:
 
 
 def _listing(arguments: SearchArguments) -> bytes:
-    names = ("query", "mode", "scope", "agent", "role", "conversation_id", "since", "before", "window")
+    names = ("query", "mode", "scope", "agent", "role", "conversation_id", "since", "before", "window", "tag")
     return fingerprint(*(getattr(arguments, name) for name in names))
 
 
@@ -163,7 +171,8 @@ class _Texts:
             parts.append(count(hit.message_count, "message"))
         parts.append(f"score {hit.score:.3f}")
         where = [f"id `{hit.id}`", f"conversation `{hit.conversation_id}`", label(hit.title or hit.session_key)]
-        return " · ".join(parts) + "\n" + " · ".join(part for part in where if part)
+        tags = label(f"tags {', '.join(hit.tags)}", _TAGS) if hit.tags else ""
+        return " · ".join(parts) + "\n" + " · ".join(part for part in [*where, tags] if part)
 
     def _sources(self, summary: UUID) -> str:
         lineage = read_lineage(self._connection, summary, Budget(summaries=_SOURCES, messages=_SOURCES, excerpt=160))
@@ -226,7 +235,12 @@ def _head(resources: Resources, arguments: SearchArguments, bounds: Bounds, resp
     lines = [f"# Memory search: “{label(arguments.query, 120)}”"]
     scope = None if arguments.scope == "both" else arguments.scope
     only = filters_said(
-        bounds, scope=scope, agent=arguments.agent, role=arguments.role, conversation=arguments.conversation_id
+        bounds,
+        scope=scope,
+        agent=arguments.agent,
+        role=arguments.role,
+        conversation=arguments.conversation_id,
+        tag=arguments.tag,
     )
     if only:
         lines.append(f"Only: {only}.")
@@ -234,6 +248,8 @@ def _head(resources: Resources, arguments: SearchArguments, bounds: Bounds, resp
         lines.append(
             f"Note: {label(response.degraded, 200)}; {_NOT_AT_ALL if arguments.mode == 'vector' else _BY_WORDS}."
         )
+    if response.partial is not None:
+        lines.append(f"Note: {label(response.partial, 200)}.")
     return lines
 
 
@@ -250,7 +266,7 @@ def _nothing(
         same = "the same " + (f"window=`{label(arguments.window, 30)}`" if arguments.window else "since and before")
         steps.append(("memory_browse", f"memory_browse with {same} lists what was said then."))
         steps.append(("", "memory_search without the period looks through everything."))
-    if arguments.agent or arguments.role or arguments.conversation_id or arguments.scope != "both":
+    if any((arguments.agent, arguments.role, arguments.conversation_id, arguments.tag, arguments.scope != "both")):
         steps.append(("", "memory_search without the other filters looks further."))
     steps.append(("", "Other words help most: a synonym, a name, an identifier, a path, one word instead of five."))
     steps.append(("memory_stats", "memory_stats says which agents and periods the memory holds at all."))

@@ -12,13 +12,15 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from rivet_pipeline.api.dependencies import Resources
+from rivet_pipeline.api.models import Words
 from rivet_pipeline.api.times import parse_time, period
 from rivet_pipeline.api.tools.budget import label, when
 from rivet_pipeline.api.tools.surface import Arguments, OptionalFilter, is_offered, lenient
 from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.retrieval.search import EMPTY_QUERY
 from rivet_pipeline.retrieval.windows import WINDOWS
 
 #: What of a budget is kept for the end of an answer: what was cut, and what to do next.
@@ -29,11 +31,23 @@ OptionalRole = Annotated[Role | None, lenient(), Field(description="Only what wa
 OptionalId = Annotated[UUID | None, lenient()]
 
 
+def _not_empty(query: str) -> str:
+    if not query.strip():
+        raise ValueError(EMPTY_QUERY)
+    return query
+
+
+Query = Annotated[Words, AfterValidator(_not_empty), Field(json_schema_extra={"pattern": r"\S"})]
+
+
 class PeriodArguments(Arguments):
     """The filters that searching and browsing share."""
 
     agent: OptionalFilter = Field(None, description="Only this agent's words, such as `claude-code` or `codex`.")
     conversation_id: OptionalId = Field(None, description="Only this conversation; every hit names its own.")
+    tag: OptionalFilter = Field(
+        None, description="Only sessions that carry this tag, accepted: `key:value`, such as `project:shop`."
+    )
     since: OptionalFilter = Field(
         None,
         description="Not before this time: ISO 8601, such as 2026-03-08 or 2026-03-08T10:00:00Z. Without an offset it "

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.models import Filled
 from rivet_pipeline.api.tools.budget import clip_tokens, tokens
+from rivet_pipeline.api.tools.reading import Query
 from rivet_pipeline.api.tools.surface import (
     DEFAULT_TOKENS,
     Arguments,
@@ -35,7 +36,7 @@ class WikiSearchArguments(Arguments):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"query": "how are predictions served", "limit": 5}]})
 
-    query: Filled = Field(max_length=8000, description="What to look for, in words.")
+    query: Query = Field(max_length=8000, description="What to look for, in words.")
     limit: Annotated[int, Field(ge=1, le=20, description="How many pages at most."), lenient_whole(5, 1, 20)] = 5
     max_tokens: MaxTokens = DEFAULT_TOKENS
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, get_args
 from typing import Literal as OneOf
 from uuid import UUID
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.tag_answers import read_states
@@ -61,6 +61,16 @@ Action = OneOf[
 ]
 
 
+def _reading(value: object) -> object:
+    """Refuses what would write with the way to it, instead of a list of what else there is."""
+    if value in get_args(Action) and value not in get_args(ReadAction):
+        raise ValueError(
+            f"{value} writes, and memory_tags is read-only here: set RIVETOS_MCP_ENABLE_MEMORY_WRITE=1 to let agents "
+            "decide about tags; people do so with `rivet tags`, in the hub and by POST /api/memory/tags"
+        )
+    return value
+
+
 class ReadTagsArguments(Arguments):
     """The arguments of memory_tags where it only reads."""
 
@@ -70,7 +80,9 @@ class ReadTagsArguments(Arguments):
         },
     )
 
-    action: Annotated[ReadAction, lenient("pending")] = Field("pending", description="What to read.")
+    action: Annotated[ReadAction, BeforeValidator(_reading), lenient("pending")] = Field(
+        "pending", description="What to read."
+    )
     tag: OptionalText = Field(None, description="list: only this `key:value`.")
     key: OptionalText = Field(None, description="list, counts, taxonomy: only this key.")
     state: OptionalText = Field(None, description="list, lookup, taxonomy: states, with commas between.")

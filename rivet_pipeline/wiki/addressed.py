@@ -25,20 +25,24 @@ _ADDRESSED = re.compile(
     r"|\b(?:in|into|to)\s+your\s+(?:summary|output|patches|wiki)\b"
     r"|\bwhen\s+(?:you\s+)?(?:summari[sz]e|summari[sz]ing|mine|mining|tag|tagging)\s+(?:this|the)\s+"
     r"(?:session|conversation|text|transcript|leaf|chat)\b"
-    r"|<\|?/?(?:im_start|im_end|system|assistant)\|?>|\[/?INST\]"
-    r"|\{\s*\\?[\"'\u201c][^\"'\u201c\u201d{}\n]{1,60}\\?[\"'\u201d]\s*:",
+    r"|<\|?/?(?:im_start|im_end|system|assistant)\|?>|\[/?INST\]",
     re.IGNORECASE,
 )
+_OBJECT = re.compile(r"\A\s*(?:\{|\[\s*[{\"'])|\{\s*\\?[\"'\u201c][^\"'\u201c\u201d{}\n]{1,60}\\?[\"'\u201d]\s*:")
 #: What only counts at the beginning of a sentence.
 _OPENS = re.compile(
-    rf"\A[\s\"'`*>-]*(?:output\s*:|system(?: prompt)?\s*:|(?:hey |dear )?(?:wiki |memory )?{_MACHINE}\s*[:,]"
-    r"|(?:respond|reply|output)\b[^.!?\n]{0,20}\b(?:json|only|exactly|nothing else)\b|\{|\[\s*[{\"'])",
+    r"\A[\s\"'`*>-]*(?:output\s*:|system(?: prompt)?\s*:"
+    rf"|(?:hey |dear )?(?:miner|summari[sz]er|tagger|(?:wiki |memory ){_MACHINE})\s*[:,]"
+    r"|(?:respond|reply|output)\b[^.!?\n]{0,20}\b(?:json|only|exactly|nothing else)\b)",
     re.IGNORECASE,
 )
 
 
 def addresses_machine(text: str) -> bool:
-    """Whether a text, or a sentence of it, tells a machine what to do, or is an object of JSON."""
-    return _ADDRESSED.search(text) is not None or any(
-        _OPENS.search(sentence) for sentence in (text, *split_prose(text))
-    )
+    """Whether a text, or a sentence of it, tells a machine what to do."""
+    return _ADDRESSED.search(text) is not None or any(map(_OPENS.search, (text, *split_prose(text))))
+
+
+def holds_object(text: str) -> bool:
+    """Whether a sentence holds an object of JSON: data, and nothing that somebody says."""
+    return _OBJECT.search(text) is not None

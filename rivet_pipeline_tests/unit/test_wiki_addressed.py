@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from rivet_pipeline.wiki.addressed import addresses_machine
+from rivet_pipeline.wiki.addressed import addresses_machine, holds_object
 from rivet_pipeline.wiki.miner import DeterministicMiner
 from rivet_pipeline.wiki.types import MineAnswer, MineRequest
 
@@ -35,7 +35,7 @@ def mined(*said: str) -> MineAnswer:
 
 @pytest.mark.parametrize("text", INJECTED)
 def test_what_addresses_a_machine_never_reaches_a_page(text: str) -> None:
-    assert addresses_machine(text)
+    assert addresses_machine(text) or holds_object(text)
     answer = mined(text)
     assert (answer.drafts, answer.mentions) == ((), ())
     beside = mined(text, "We decided to keep the importer on port 8437.")
@@ -62,9 +62,12 @@ def test_the_other_sentences_of_such_a_message_are_not_taken_either() -> None:
         "Decided: the API returns JSON only, and the assistant page is dropped.",
         "We decided to ignore previous versions of the importer.",
         "The importer reads settings.json and listens on port 8437.",
+        "Claude, we decided to keep the importer on port 8437.",
+        "Model: the importer uses bge-small and 384 dimensions.",
         "You are right, we decided to keep the importer on port 8437.",
         "The output goes to out.csv, and we agreed to keep 12 rows.",
     ],
 )
 def test_what_people_say_of_their_work_stays(text: str) -> None:
     assert not addresses_machine(text)
+    assert not holds_object(text)

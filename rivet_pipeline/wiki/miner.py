@@ -22,6 +22,7 @@ from rivet_pipeline.summaries.signals import (
     PREFERENCE,
     STATE,
 )
+from rivet_pipeline.wiki.addressed import addresses_machine, holds_object
 from rivet_pipeline.wiki.names import fold, tidy_title, title_terms
 from rivet_pipeline.wiki.subjects import subject_of
 from rivet_pipeline.wiki.types import (
@@ -129,8 +130,12 @@ class _Said:
 
 
 def _sentences(request: MineRequest) -> Iterator[_Said]:
-    """What people and agents say in a leaf, sentence by sentence; tools left out."""
-    for line in request.text.splitlines():
+    """What people and agents say in a leaf, sentence by sentence; no tools, no messages that address a machine."""
+    lines = request.text.splitlines()
+    addressed = {_message(line) for line in lines if addresses_machine(_bullet_text(line))}
+    for line in lines:
+        if _message(line) in addressed:
+            continue
         match = _BULLET.match(line)
         voice, when = "assistant", request.latest_at
         if match is not None:
@@ -140,7 +145,18 @@ def _sentences(request: MineRequest) -> Iterator[_Said]:
             match = _PLAIN_BULLET.match(line)
         if match is None or voice not in {"user", "assistant", "system"}:
             continue
-        yield from (_Said(text, voice, when) for text in _points(match["text"], voice))
+        yield from (_Said(text, voice, when) for text in _points(match["text"], voice) if not holds_object(text))
+
+
+def _message(line: str) -> tuple[str, str] | str:
+    """What tells the message of a bullet from others: who said it and when; of another line itself."""
+    match = _BULLET.match(line)
+    return line if match is None else (match["when"], match["voice"])
+
+
+def _bullet_text(line: str) -> str:
+    match = _BULLET.match(line) or _PLAIN_BULLET.match(line)
+    return match["text"] if match is not None else ""
 
 
 def _points(text: str, voice: str) -> list[str]:

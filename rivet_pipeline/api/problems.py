@@ -77,6 +77,11 @@ NOT_FOUND: dict[int | str, dict[str, Any]] = {
 }
 
 
+BAD_REQUEST: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The parameters do not go together.", "content": PROBLEM_RESPONSES["default"]["content"]}
+}
+
+
 class Refusal(HTTPException):
     """A request that is refused before any route sees it.
 
@@ -189,14 +194,24 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    detail = str(error.detail)
+    detail, headers = str(error.detail), error.headers
     if error.status_code == 404:
         detail = "There is nothing at this address; /docs lists what there is."
     elif error.status_code == 405:
-        detail = f"{request.method} is not possible here; use {(error.headers or {}).get('allow', 'another method')}."
+        allowed = ", ".join(_methods_at(request, (headers or {}).get("allow", "")))
+        detail = f"{request.method} is not possible here; use {allowed or 'another method'}."
+        headers = {"allow": allowed} if allowed else headers
     elif error.status_code == 400 and error.__cause__ is not None:
         detail = "body: not JSON in UTF-8"
-    return problem(request.scope, error.status_code, detail, headers=error.headers)
+    return problem(request.scope, error.status_code, detail, headers=headers)
+
+
+def _methods_at(request: Request, known: str) -> list[str]:
+    """What a documented address may be asked by: Starlette knows the methods of the first route there alone."""
+    paths: dict[str, dict[str, Any]] = request.app.openapi()["paths"]
+    if request.url.path in paths:
+        return sorted(method.upper() for method in paths[request.url.path])
+    return [method.strip() for method in known.split(",") if method.strip()]
 
 
 async def _on_rivet_error(request: Request, error: Exception) -> Response:

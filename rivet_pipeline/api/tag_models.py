@@ -160,6 +160,14 @@ class AddBody(_Signed):
 class RemovalBody(_Signed):
     """A suggestion to take an accepted tag off again."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"id": "0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49", "reason": "another project", "decided_by": "ada"}
+            ]
+        }
+    )
+
     id: UUID
     reason: str = Field("", max_length=400)
 
@@ -167,12 +175,18 @@ class RemovalBody(_Signed):
 class LookupBody(_Body):
     """Sessions whose tags are wanted."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"session_keys": ["claude-code:5b0f4f0e"]}]})
+
     session_keys: list[Words] = Field(max_length=500)
     states: list[Status] = Field(default_factory=_accepted)
 
 
 class ValueBody(_Signed):
     """A value of the vocabulary; what is left out stays as it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"key": "topic", "value": "caching", "decided_by": "ada"}]}
+    )
 
     key: str
     value: str
@@ -193,6 +207,12 @@ class ValueDecision(_Body):
 class ValueDecisions(_Signed):
     """Decisions about values of the vocabulary."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"entries": [{"key": "topic", "value": "caching", "state": "accepted"}], "decided_by": "ada"}]
+        }
+    )
+
     entries: list[ValueDecision] = Field(min_length=1, max_length=500)
 
 
@@ -211,6 +231,10 @@ class MergeBody(_Signed):
 
 class UndoBody(_Signed):
     """The decision that is undone."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"decision": "0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49", "decided_by": "ada"}]}
+    )
 
     decision: UUID
 

@@ -44,7 +44,7 @@ class _Answer(BaseModel):
 class WikiQuery(_Query):
     """Which pages are listed."""
 
-    q: str | None = Field(None, min_length=1, max_length=8000, description="What to look for; absent: all pages.")
+    q: str | None = Field(None, min_length=1, max_length=2000, description="What to look for; absent: all pages.")
     entity: str | None = Field(None, min_length=1, description="Only pages that speak of this name; not beside `q`.")
     limit: int = Field(20, ge=1, le=500, description="How many pages at most.")
     offset: int = Field(0, ge=0, description="How many pages to pass over; not beside `q`.")

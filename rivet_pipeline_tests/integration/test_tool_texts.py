@@ -229,17 +229,17 @@ def test_another_text_gets_another_vector_and_nothing_else_is_woken(connection: 
     connection.execute(
         "INSERT INTO ros_stage_marks SELECT 'messages', id, revision FROM ros_conversations ON CONFLICT DO NOTHING"
     )
-    assert set(pending(connection)) == {"tool_call_text", "summary_embeddings"}
+    assert set(pending(connection)) == {"tool_call_text", "summary_embeddings", "wiki_patches"}
     old = rows(connection, "SELECT owner_id, content_hash FROM ros_embeddings ORDER BY owner_id")
     tell(pool)
-    assert pending(connection) == {"message_embeddings": 10, "summary_embeddings": 1}
+    assert pending(connection) == {"message_embeddings": 10, "summary_embeddings": 1, "wiki_patches": 1}
     embedder.texts.clear()
     embed_messages(pool, embedder, days=None)
     assert sorted(embedder.texts)[0] == "Ran `make part-0` in the shell (Build part 0).\nfine"
     new = rows(connection, "SELECT owner_id, content_hash FROM ros_embeddings ORDER BY owner_id")
     assert [row["owner_id"] for row in new] == [row["owner_id"] for row in old]
     assert not {row["content_hash"] for row in new} & {row["content_hash"] for row in old}
-    assert pending(connection) == {"summary_embeddings": 1}
+    assert pending(connection) == {"summary_embeddings": 1, "wiki_patches": 1}
 
 
 def test_a_stage_that_had_not_seen_all_is_not_marked_as_if(connection: Connection, pool: Pool) -> None:

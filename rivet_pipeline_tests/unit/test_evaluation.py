@@ -30,7 +30,11 @@ LOCOMO: list[dict[str, Any]] = [
         },
         "qa": [
             {"question": "What did Ada show?", "evidence": ["D1:1"], "category": 4},
-            {"question": "Odd evidence", "evidence": ["D8:6; D9:17", "D", "D:11:26", "D7:1", "D2:1"], "category": 1},
+            {
+                "question": "What of the boat, by odd evidence?",
+                "evidence": ["D8:6; D9:17", "D", "D:11:26", "D7:1", "D2:1"],
+                "category": 1,
+            },
             {"question": "Adversarial", "evidence": ["D2:1"], "category": 5},
             {"question": "No evidence", "evidence": [], "category": 3},
         ],

@@ -20,7 +20,7 @@ from rivet_pipeline.api.models import (
     StatsAnswer,
     StatsQuery,
 )
-from rivet_pipeline.api.problems import NOT_FOUND
+from rivet_pipeline.api.problems import BAD_REQUEST, NOT_FOUND
 from rivet_pipeline.api.times import period
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.retrieval.browse import browse
@@ -73,7 +73,7 @@ def search_memory(query: Annotated[UnfoldingSearchQuery, Query()], resources: Fr
     return unfolded_answer(answer, expansions, synthesis)
 
 
-@router.get("/expand", summary="Unfold a summary further")
+@router.get("/expand", summary="Unfold a summary further", responses=NOT_FOUND | BAD_REQUEST)
 def expand_memory(query: Annotated[ExpandQuery, Query()], resources: FromApp) -> ExpansionAnswer:
     """Gives what a summary was made from, the most relevant first, a part at a time.
 

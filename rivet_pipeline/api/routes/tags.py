@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from rivet_pipeline.api.dependencies import FromApp, json_only
+from rivet_pipeline.api.problems import NOT_FOUND
 from rivet_pipeline.api.tag_answers import decided_answer, lookup_answer, pending_answer, read_states
 from rivet_pipeline.api.tag_models import (
     AddBody,
@@ -110,7 +111,7 @@ def log(query: Annotated[LogQuery, Query()], resources: FromApp) -> LogAnswer:
     return LogAnswer(decisions=[LogEntryAnswer.model_validate(entry) for entry in entries])
 
 
-@router.post("", summary="Give a session or a summary a tag", dependencies=_WRITE)
+@router.post("", summary="Give a session or a summary a tag", dependencies=_WRITE, responses=NOT_FOUND)
 def add(body: AddBody, resources: FromApp) -> DecidedAnswer:
     """Adds a tag, accepted and reviewed. A rejected or suggested one is accepted with it."""
     literal = body.literal
@@ -142,7 +143,7 @@ def decide_tags(body: DecideBody, resources: FromApp) -> DecidedAnswer:
         return decided_answer(decide(connection, items, by=body.decided_by))
 
 
-@router.post("/removal", summary="Suggest that a tag be taken off", dependencies=_WRITE)
+@router.post("/removal", summary="Suggest that a tag be taken off", dependencies=_WRITE, responses=NOT_FOUND)
 def removal(body: RemovalBody, resources: FromApp) -> DecidedAnswer:
     """Suggests the removal of an accepted tag; `POST /decide` with the state `removed` or `kept` answers it."""
     with resources.connection() as connection:
@@ -172,7 +173,7 @@ def upsert(body: ValueBody, resources: FromApp) -> ValueAnswer:
     return ValueAnswer.model_validate(value)
 
 
-@router.post("/taxonomy/decide", summary="Accept or reject values", dependencies=_WRITE)
+@router.post("/taxonomy/decide", summary="Accept or reject values", dependencies=_WRITE, responses=NOT_FOUND)
 def decide_vocabulary(body: ValueDecisions, resources: FromApp) -> DecidedAnswer:
     """Decides about values. A rejected one is not proposed any more, and what was suggested of it is rejected too."""
     entries = [Entry(Literal(read_key(one.key), read_value(one.value)), one.state, one.seen) for one in body.entries]
@@ -180,7 +181,7 @@ def decide_vocabulary(body: ValueDecisions, resources: FromApp) -> DecidedAnswer
         return decided_answer(decide_values(connection, entries, by=body.decided_by))
 
 
-@router.post("/taxonomy/merge", summary="Make one value mean another", dependencies=_WRITE)
+@router.post("/taxonomy/merge", summary="Make one value mean another", dependencies=_WRITE, responses=NOT_FOUND)
 def merge(body: MergeBody, resources: FromApp) -> MergedAnswer:
     """Re-points every tag of a value and leaves the value behind as an alias."""
     key, value, into = read_key(body.key), read_value(body.value, field="from"), read_value(body.into, field="into")
@@ -188,7 +189,7 @@ def merge(body: MergeBody, resources: FromApp) -> MergedAnswer:
         return MergedAnswer.model_validate(merge_values(connection, key, value, into, by=body.decided_by))
 
 
-@router.post("/undo", summary="Undo a decision", dependencies=_WRITE)
+@router.post("/undo", summary="Undo a decision", dependencies=_WRITE, responses=NOT_FOUND)
 def undo_decision(body: UndoBody, resources: FromApp) -> LogEntryAnswer:
     """Puts back what was there before a decision, or answers 409 when something was decided on top of it."""
     with resources.connection() as connection:

@@ -13,6 +13,7 @@ from fastapi.responses import PlainTextResponse
 
 from rivet_pipeline.api.dependencies import FromApp, Resources, json_only
 from rivet_pipeline.api.models import NoQuery
+from rivet_pipeline.api.problems import NOT_FOUND
 from rivet_pipeline.api.wiki_models import (
     CountsAnswer,
     DecideBody,
@@ -112,7 +113,12 @@ def wiki_decide(body: DecideBody, resources: FromApp) -> DecidedAnswer:
         return decided_answer(decide(connection, body.ids, body.verdict, by=body.by))
 
 
-@router.post("/_patches/{id}/revert", summary="Take an applied patch back", dependencies=[Depends(json_only)])
+@router.post(
+    "/_patches/{id}/revert",
+    summary="Take an applied patch back",
+    dependencies=[Depends(json_only)],
+    responses=NOT_FOUND,
+)
 def wiki_revert(
     patch: Annotated[UUID, Path(alias="id", description="The patch's id.")], body: RevertBody, resources: FromApp
 ) -> DecidedAnswer:
@@ -121,19 +127,19 @@ def wiki_revert(
         return decided_answer([revert(connection, patch, by=body.by)])
 
 
-@router.get("/{slug}", summary="A page")
+@router.get("/{slug}", summary="A page", responses=NOT_FOUND)
 def wiki_page(slug: Slug, _: Nothing, resources: FromApp) -> PageAnswer:
     """Gives the page's sections with their citations, its history and its Markdown; follows redirects and names."""
     return page_answer(_page(resources, slug))
 
 
-@router.get("/{slug}/raw", summary="A page as Markdown", response_class=PlainTextResponse)
+@router.get("/{slug}/raw", summary="A page as Markdown", response_class=PlainTextResponse, responses=NOT_FOUND)
 def wiki_raw(slug: Slug, _: Nothing, resources: FromApp) -> PlainTextResponse:
     """Gives the page as the export writes it."""
     return PlainTextResponse(page_markdown(_page(resources, slug)), media_type="text/markdown; charset=utf-8")
 
 
-@router.get("/{slug}/history", summary="The versions of a page")
+@router.get("/{slug}/history", summary="The versions of a page", responses=NOT_FOUND)
 def wiki_history(slug: Slug, query: Annotated[LimitQuery, Query()], resources: FromApp) -> RevisionsAnswer:
     """Lists the page's versions, the newest first, each with the sentences that came and went."""
     with resources.connection() as connection:

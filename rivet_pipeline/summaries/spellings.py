@@ -58,8 +58,11 @@ _ISO = re.compile(
 )
 
 _MONTH_AND_YEAR = re.compile(rf"\b{_MONTH} (\d{{4}})\b")
-#: Days of other forms: 3.9.2026 and 3.9. as German has it, 3/Sep/2026 as logs do, 20260903 as names of files do.
+#: Days in figures of other forms: 2026/9/3, 3.9.2026 and 3.9. as German has them, 3/9/2026 that may be 9/3/2026.
+_YEAR_FIRST = re.compile(r"(?<!\d)(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?!\d)")
 _DOTTED = re.compile(r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(?:\s?(\d{4}))?(?!\d)")
+_SLASHED = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/(\d{4})(?!\d)")
+#: 3/Sep/2026 as logs have it, 20260903 as names of files do.
 _LOGGED = re.compile(rf"(?<!\d)(\d{{1,2}})[/-]{_MONTH}[/-](\d{{4}})(?!\d)")
 _COMPACT = re.compile(r"(?<!\d)(20\d\d)-?([01]\d)-?([0-3]\d)(?!\d)")
 
@@ -116,7 +119,7 @@ class Spellings:
                     self._as_reference,
                     self._as_moment,
                     self._as_month,
-                    self._as_day_in_words,
+                    self._as_day,
                     self._as_clock,
                     self._as_version,
                     self._as_hash,
@@ -169,11 +172,12 @@ class Spellings:
         month = f"{match.group(2)}-{_MONTH_OF[match.group(1)]:02d}" if match else token
         return re.fullmatch(r"\d{4}-\d\d", month) is not None and any(day.startswith(month) for day in self._days)
 
-    def _as_day_in_words(self, token: str) -> bool:
-        """A date without its year is any such day that the texts name."""
-        if not (_DAY_FIRST.fullmatch(token) or _MONTH_FIRST.fullmatch(token)):
-            return False
-        return any(map(self._has_day, _days_in_words(token, {_ANY_YEAR})))
+    def _as_day(self, token: str) -> bool:
+        """A date in another form than ISO's; without its year it is any such day that the texts name."""
+        if _DAY_FIRST.fullmatch(token) or _MONTH_FIRST.fullmatch(token):
+            return any(map(self._has_day, _days_in_words(token, {_ANY_YEAR})))
+        forms = (_YEAR_FIRST, _DOTTED, _SLASHED)
+        return any(form.fullmatch(token) for form in forms) and any(map(self._has_day, _days_in_figures(token)))
 
     def _has_day(self, stated: str) -> bool:
         year, _, day = stated.partition("-")
@@ -185,8 +189,7 @@ class Spellings:
         """Each day that the texts name, in ISO form, with `_ANY_YEAR` where none is stated."""
         days = {moment[:10] for moment in self._moments}
         days |= set(_days_in_words(self._flat, {_ANY_YEAR}))
-        for day, month, year in _DOTTED.findall(self._flat):
-            days.add(f"{year or _ANY_YEAR}-{int(month):02d}-{int(day):02d}")
+        days |= set(_days_in_figures(self._flat))
         for day, name, year in _LOGGED.findall(self._flat):
             days.add(f"{year}-{_MONTH_OF[name]:02d}-{int(day):02d}")
         return days | {"-".join(found) for found in _COMPACT.findall(self._flat)}
@@ -254,6 +257,15 @@ def _days_in_words(text: str, years: set[str]) -> Iterable[str]:
     for day, month, stated in dates:
         for year in [stated] if stated else years:
             yield f"{year}-{_MONTH_OF[month]:02d}-{int(day):02d}"
+
+
+def _days_in_figures(text: str) -> Iterable[str]:
+    dates = [(year, month, day) for year, _, month, day in _YEAR_FIRST.findall(text)]
+    dates += [(year or _ANY_YEAR, month, day) for day, month, year in _DOTTED.findall(text)]
+    for one, other, year in _SLASHED.findall(text):
+        dates += [(year, one, other), (year, other, one)]
+    for year, month, day in dates:
+        yield f"{year}-{int(month):02d}-{int(day):02d}"
 
 
 def _times_of_day(match: re.Match[str]) -> set[str]:

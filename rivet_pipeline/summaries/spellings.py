@@ -196,7 +196,7 @@ class Spellings:
 
     def _as_clock(self, token: str) -> bool:
         match, hour = _CLOCK.fullmatch(token), _FULL_HOUR.fullmatch(token)
-        times = _times_of_day(match) if match else _hours(*hour.groups(), ":00") if hour else set()
+        times = _times_of_day(match) if match else _hours(hour.group(1), hour.group(2), ":00") if hour else set()
         return not times.isdisjoint(self._clocks)
 
     @cached_property

@@ -39,7 +39,7 @@ _DOMAINS = "com|org|net|io|dev|app|ai|edu|gov|info|local|lan|internal|de|eu|uk|f
 #: Two words and more with capitals behind one without, or one behind a title. A heading, the beginning of a sentence
 #: and a German noun have capitals too, and are no names.
 _NAME = (
-    r"\b[a-zà-ÿ]{2,},? ([A-Z][a-zà-ÿ]+(?:[ -][A-Z](?:\.|[a-zà-ÿ]+\b|\b(?!['\u2019\w])))+)"
+    r"\b[a-zà-ÿ]{2,},? ([A-Z][a-zà-ÿ]+(?: [A-Z](?:\.|[a-zà-ÿ]+\b|\b(?!['\u2019\w])))+)"
     r"|\b(?:Mrs?|Ms|Dr|Prof|Herrn?|Frau)\.? [A-Z][a-zà-ÿ]+"
 )
 
@@ -74,10 +74,10 @@ _PATTERNS: tuple[re.Pattern[str], ...] = tuple(
         (r"(?<![\w`.])(?:[a-z0-9]+_)+[a-z0-9]+(?![\w])|(?<![\w`])[A-Z0-9]+(?:_[A-Z0-9]+)+(?!\w)", 0),
         (r"(?<![\w`])[a-z]+(?:[A-Z][a-z0-9]+)+(?!\w)|(?<![\w`])(?:[A-Z][a-z0-9]+){2,}(?!\w)", 0),
         (r"(?<![\w-])--[a-z][\w-]+", 0),
-        (_NAME, 0),
-        (r"\"([^\"\n\u2192]{2,80})\"|[\u201c\u201e]([^\u201c\u201d\n]{2,80})[\u201c\u201d]", 0),
-        (r"\u00bb([^\u00ab\n]{2,80})\u00ab|\u00ab([^\u00bb\n]{2,80})\u00bb|\u300c([^\u300d\n]{2,80})\u300d", 0),
+        (r"\"([^\"\n\u2192]{2,240})\"|[\u201c\u201e]([^\u201c\u201d\n]{2,240})[\u201c\u201d]", 0),
+        (r"\u00bb([^\u00ab\n]{2,240})\u00ab|\u00ab([^\u00bb\n]{2,240})\u00bb|\u300c([^\u300d\n]{2,240})\u300d", 0),
         (r"(?<!\w)'([^'\n\u2192]{2,80})'(?!\w)|(?<!\w)\u2018([^\u2019\n]{2,80})\u2019(?!\w)", 0),
+        (_NAME, 0),
     )
 )
 _EDGES = ".,;:!?)]}>\"'"

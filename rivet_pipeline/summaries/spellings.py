@@ -75,7 +75,7 @@ _HEXADECIMAL = re.compile(r"(?=.*\d)(?=.*[a-f])[a-f0-9]{7,63}")
 #: Stands for the year of a day that is named without one.
 _ANY_YEAR = "0000"
 
-_CAPITAL_WORDS = re.compile(r"[A-Z][a-zà-ÿ]+\.?(?:[ -][A-Z](?:\.|[a-zà-ÿ]*))+")
+_CAPITAL_WORDS = re.compile(r"[A-Z][a-zà-ÿ]+\.?(?: [A-Z](?:\.|[a-zà-ÿ]*))+")
 _TITLES = frozenset({"mr", "mrs", "ms", "dr", "prof", "herr", "herrn", "frau"})
 
 _ELLIPSIS = re.compile(r"\s*(?:…|\.\.\.)\s*")

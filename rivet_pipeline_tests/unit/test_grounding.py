@@ -37,6 +37,11 @@ from rivet_pipeline.summaries.grounding import MAX_MISSING, covered, ground, ide
             "5 months and 2 years at sqlite3.com by mara@tidewatch.example.org",
             ["5 months", "2 years", "sqlite3.com", "mara@tidewatch.example.org"],
         ),
+        (
+            'it said "The bad news is that If-Match Headers are lost" to `If-M`',
+            ["The bad news is that If-Match Headers are lost", "If-M"],
+        ),
+        (f'"{"a long one " * 15}"', [("a long one " * 15).strip()]),
         ("created by Steve Brown, then by Steve B. and Mr. Jones", ["Steve Brown", "Steve B", "Mr. Jones"]),
         ("**Tide Gauge Importer**\n- Redis Cluster started. Mara wrote it, and I use uv", []),
     ],
@@ -154,6 +159,7 @@ def test_other_spellings_of_the_same_are_no_misses(summary: str, source: str) ->
         ("by Steve Brown", "Steve was asked"),
         ("asked Mr. Jones", "Mr. Brown"),
         ("at sqlite3.com", "sqlite3"),
+        ("`If-M`", "If-Match"),
         ("5 months", "15 months and 5 days"),
     ],
 )

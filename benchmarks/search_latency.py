@@ -9,6 +9,8 @@ nothing into the repository.
 
     python -m benchmarks.search_latency --sizes 10000 100000
     python -m benchmarks.search_latency --messages 1000000 --json figures.json
+    python -m benchmarks.search_latency --messages 1000000 --url postgresql://… --step fill     # once
+    python -m benchmarks.search_latency --messages 1000000 --url postgresql://… --step measure  # as often as wanted
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ from rivet_pipeline.retrieval.types import SearchRequest
 QUERIES = 100
 CAPTURES_PER_SECOND = 50
 TOP = 10
+PARTS = ("agreement", "http", "naive", "tantivy")
 
 #: Seconds between two refreshes of the index while captures arrive, about what Dagster's sensor makes of it.
 REFRESH_EVERY = 30.0
@@ -347,20 +350,29 @@ def measure(url: str, folder: Path, connection: Connection, queries: list[str], 
     ]
     few = plain[: options.naive]
     rows: Figures = {}
+    if "http" in options.parts:
+        rows |= measure_http(url, folder, plain, filtered, options.rounds)
+    if "naive" in options.parts:
+        rows["naive ts_rank_cd"] = percentiles(timed(naive(connection), few, 1))
+        rows["naive, filtered"] = percentiles(timed(naive(connection), filtered[: options.naive], 1))
+    if "tantivy" in options.parts and find_spec("tantivy") is not None:
+        rows["tantivy, words only"] = measure_tantivy(connection, plain, folder / "tantivy", options.rounds)
+    return rows
+
+
+def measure_http(url: str, folder: Path, plain: list[Asked], filtered: list[Asked], rounds: int) -> Figures:
+    """The ways of asking the API, and its captures meanwhile."""
+    rows: Figures = {}
     with api_process(url, folder) as port:
         for name, mode, asked in (
             ("hybrid", "hybrid", plain),
             ("words only", "fts", plain),
             ("hybrid, filtered", "hybrid", filtered),
         ):
-            rows[name] = percentiles(timed(searcher(port, mode), asked, options.rounds))
+            rows[name] = percentiles(timed(searcher(port, mode), asked, rounds))
         with captures(port, url) as times:
-            rows["hybrid, 50 captures/s"] = percentiles(timed(searcher(port, "hybrid"), plain, options.rounds))
+            rows["hybrid, 50 captures/s"] = percentiles(timed(searcher(port, "hybrid"), plain, rounds))
         rows["capture, meanwhile"] = percentiles(times)
-    rows["naive ts_rank_cd"] = percentiles(timed(naive(connection), few, 1))
-    rows["naive, filtered"] = percentiles(timed(naive(connection), filtered[: options.naive], 1))
-    if find_spec("tantivy") is not None:
-        rows["tantivy, words only"] = measure_tantivy(connection, plain, folder / "tantivy", options.rounds)
     return rows
 
 
@@ -369,6 +381,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=100_000, help="the size at which searches are measured")
     parser.add_argument("--sizes", type=int, nargs="*", default=[10_000, 100_000], help="smaller sizes to build at")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what of it to measure")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--naive", type=int, default=20, help="how many queries the naive way is asked")
@@ -378,6 +391,12 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="a file for the figures")
     parser.add_argument("--url", help="an empty database to use instead of a temporary embedded server")
+    parser.add_argument(
+        "--step",
+        choices=("all", "fill", "measure"),
+        default="all",
+        help="with --url: only fill and index, or only measure a database that an earlier run has filled",
+    )
     options = parser.parse_args()
     sizes = sorted({size for size in options.sizes if size < options.messages} | {options.messages})
     with database(options.url) as (url, folder):
@@ -388,28 +407,34 @@ def main() -> None:
 
 def run(url: str, folder: Path, sizes: Sequence[int], options: argparse.Namespace) -> None:
     """Fills, builds and measures in a migrated database, and prints."""
+    built: list[Figures] = []
     with connect(url) as connection:
-        filler = Filler(connection, Corpus(options.messages, seed=options.seed), Vectors(options.embedded))
-        built = build(connection, filler, sizes)
-        begun = time.perf_counter()
-        filler.index_vectors()
-        connection.execute("VACUUM ANALYZE")
-        print(f"vectors indexed and vacuumed in {time.perf_counter() - begun:.1f} s", flush=True)
+        if options.step != "measure":
+            filler = Filler(connection, Corpus(options.messages, seed=options.seed), Vectors(options.embedded))
+            built = build(connection, filler, sizes)
+            begun = time.perf_counter()
+            filler.index_vectors()
+            connection.execute("VACUUM ANALYZE")
+            print(f"vectors indexed and vacuumed in {time.perf_counter() - begun:.1f} s", flush=True)
+        if options.step == "fill":
+            return
         queries = make_queries(connection, random.Random(options.seed))
-        agreed = agreement(connection, queries[: options.agreement])
+        agreed = agreement(connection, queries[: options.agreement]) if "agreement" in options.parts else None
         rows = measure(url, folder, connection, queries, options)
     load = os.getloadavg()[0]
     print(f"\n{options.messages:,} messages, {len(queries)} queries, warm, {options.rounds} rounds; load {load:.1f}")
-    print(f"the first ten by words agree with exhaustive BM25: {agreed:.3f}\n")
+    if agreed is not None:
+        print(f"the first ten by words agree with exhaustive BM25: {agreed:.3f}\n")
     print(f"{'':26}{'p50 ms':>10}{'p95 ms':>10}{'p99 ms':>10}{'naive / p50':>14}")
-    base = rows["naive ts_rank_cd"]["p50"]
+    base = rows.get("naive ts_rank_cd", {}).get("p50", 0.0)
     for name, row in rows.items():
-        ratio = f"{base / row['p50']:.1f}x" if row["p50"] and "capture, " not in name else ""
+        ratio = f"{base / row['p50']:.1f}x" if base and row["p50"] and "capture, " not in name else ""
         print(f"{name:26}{row['p50']:>10.1f}{row['p95']:>10.1f}{row['p99']:>10.1f}{ratio:>14}")
     limit = rows.get("tantivy, words only")
-    print(
-        f"tantivy: built in {limit['build_s']} s, {limit['mb']} MB" if limit else "tantivy: not installed (group bench)"
-    )
+    if limit:
+        print(f"tantivy: built in {limit['build_s']} s, {limit['mb']} MB")
+    elif "tantivy" in options.parts:
+        print("tantivy: not installed (group bench)")
     if options.json:
         figures = {"at": datetime.now(UTC).isoformat(), "load": load, "built": built, "agreement": agreed, "rows": rows}
         options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")

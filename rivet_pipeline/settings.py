@@ -6,13 +6,20 @@ table is generated from the field descriptions here (`rivet doctor --settings-ta
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+#: The fields of a chat request that no configuration may replace: what is asked of whom, how long the answer may be
+#: (the context is divided by it), and that it comes in one piece.
+_REQUEST_FIELDS = frozenset({"model", "messages", "max_tokens", "stream"})
+
+_WRITE_AN_OBJECT = 'write an object such as {"repeat_penalty": 1.2}'
 
 
 class Settings(BaseSettings):
@@ -257,6 +264,14 @@ class Settings(BaseSettings):
         description="How many tokens the chat server's model reads, prompt and answer together. A larger batch is "
         "cut, a single larger message summarised in segments.",
     )
+    compactor_extra_body: Annotated[dict[str, Any] | None, NoDecode] = Field(
+        default=None,
+        repr=False,
+        validation_alias="RIVETOS_COMPACTOR_EXTRA_BODY",
+        description="A JSON object whose fields go into each request to the chat server and replace the ones of the "
+        'same name: `{"temperature": 0.6, "repeat_penalty": 1.2}`. Not `model`, `messages`, `max_tokens` or `stream`. '
+        "Fallbacks at another address are not sent it.",
+    )
     compactor_token_command: SecretStr | None = Field(
         default=None,
         validation_alias="RIVETOS_COMPACTOR_TOKEN_COMMAND",
@@ -360,6 +375,30 @@ class Settings(BaseSettings):
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:
         return value.expanduser().absolute() if value is not None else None
+
+    @field_validator("compactor_extra_body", mode="before")
+    @classmethod
+    def _json_object(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            read = json.loads(value)
+            # NaN, figures too large and halves of characters can be read, and not be sent.
+            json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
+        except (ValueError, RecursionError) as error:
+            # The parser's own message names the place, never the text.
+            raise ValueError(f"it can not be read as JSON ({error}); {_WRITE_AN_OBJECT}") from error
+        if not isinstance(read, dict):
+            raise ValueError(f"it is JSON, but no object; {_WRITE_AN_OBJECT}")
+        return read
+
+    @field_validator("compactor_extra_body", mode="after")
+    @classmethod
+    def _leaves_the_request_alone(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        taken = sorted(_REQUEST_FIELDS & (value or {}).keys())
+        if taken:
+            raise ValueError(f"it sets {', '.join(taken)}, which the pipeline decides; leave that out")
+        return value
 
     @field_validator("timezone", mode="after")
     @classmethod

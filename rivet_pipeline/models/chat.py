@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +49,7 @@ class OpenAIChat:
         credential: Credential | str | None = None,
         deadline_seconds: float = 3600.0,
         *,
+        extra: Mapping[str, Any] | None = None,
         fallbacks: Sequence[Endpoint] = (),
         retries: int = len(RETRY_WAITS),
         transport: httpx.BaseTransport | None = None,
@@ -61,13 +62,14 @@ class OpenAIChat:
             model: The model that it is asked for, and the name of everything this client answers.
             credential: Its bearer key, or where the token comes from. No other service is sent it.
             deadline_seconds: How long one `complete` may take.
+            extra: Fields that its requests have besides, or instead of those of the same name.
             fallbacks: The services that stand in for it, in order.
             retries: How often each service is asked again after a transient failure, at most.
             transport: Replaces the network.
             sleep: Waits between attempts.
         """
         own = FixedKey(credential) if isinstance(credential, str | None) else credential
-        self._endpoints = (Endpoint(base_url, model, own), *fallbacks)
+        self._endpoints = (Endpoint(base_url, model, own, extra=extra or {}), *fallbacks)
         self._deadline_seconds = deadline_seconds
         self._retries = retries
         self._transport = transport
@@ -105,7 +107,7 @@ class OpenAIChat:
             now = time.monotonic()
             share = (deadline - now) / (len(order) - place)
             try:
-                answer = self._ask(endpoint, {"model": endpoint.model, **payload}, now + share)
+                answer = self._ask(endpoint, {"model": endpoint.model, **payload, **endpoint.extra}, now + share)
             except ModelError as error:
                 failed.append((endpoint, error))
                 if error.cause == "content":

@@ -82,12 +82,18 @@ def build_chat(settings: Settings, *, retries: int = len(RETRY_WAITS)) -> OpenAI
         raise InvalidInputError(
             "RIVETOS_COMPACTOR_MODEL", "is needed with RIVETOS_COMPACTOR_URL; name the model that the server offers"
         )
-    first = Endpoint(settings.compactor_url, settings.compactor_model, compactor_credential(settings))
+    first = Endpoint(
+        settings.compactor_url,
+        settings.compactor_model,
+        compactor_credential(settings),
+        extra=settings.compactor_extra_body or {},
+    )
     return OpenAIChat(
         first.base_url,
         first.model,
         first.credential,
         settings.model_deadline_seconds,
+        extra=first.extra,
         fallbacks=_fallbacks(settings, first),
         retries=retries,
     )
@@ -174,7 +180,7 @@ def _credential(
 
 
 def _fallbacks(settings: Settings, first: Endpoint) -> list[Endpoint]:
-    """The services that stand in. The first service's token goes to its own address alone."""
+    """The services that stand in. The first service's token and its extra fields go to its own address alone."""
     secret = settings.compactor_fallback_keys
     listed = _entries("RIVETOS_COMPACTOR_FALLBACK_KEYS", secret.get_secret_value() if secret else None, needed=True)
     keys = {_same(address): key for address, key in listed}
@@ -187,8 +193,9 @@ def _fallbacks(settings: Settings, first: Endpoint) -> list[Endpoint]:
     endpoints = []
     for address, other in entries:
         key = keys.get(_same(address))
-        own = key is None and _same(address) == _same(first.base_url)
-        endpoints.append(Endpoint(address, other or first.model, first.credential if own else FixedKey(key)))
+        own = _same(address) == _same(first.base_url)
+        credential = first.credential if own and key is None else FixedKey(key)
+        endpoints.append(Endpoint(address, other or first.model, credential, extra=first.extra if own else {}))
     return endpoints
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -27,12 +28,16 @@ _PACKINGS = frozenset({"", "identity", "gzip", "deflate"})
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One service: its base address (`path` is appended), the model asked for, the token sent."""
+    """One service: its base address (`path` is appended), the model asked for, the token sent.
+
+    `extra` are fields of its own for each request's body; they replace those of the same name.
+    """
 
     base_url: str
     model: str
     credential: Credential = field(default_factory=FixedKey)
     path: str = "/chat/completions"
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def url(self) -> str:

@@ -45,6 +45,8 @@ _PLACEHOLDERS = (
     r"(?:the )?summary (?:is )?(?:unavailable|not available|pending|goes here|failed)",
     r"(?:summary|placeholder|todo|tbd|n/?a|none|null)\]?\W*\Z",
 )
+#: "Here is a summary of the conversation:", and then nothing.
+_ANNOUNCED = re.compile(r"[^\n]{0,300}[:\uff1a][*_]*")
 _ERROR_TEXTS = (
     r"(?:internal (?:server )?)?error(?:[:!.]|\s*\d{3}\b|\s*\Z)|an (?:unexpected )?error (?:has )?occurred",
     r"failed to (?:generate|summari[sz]e)|(?:request|connection) (?:timed out|refused)",
@@ -174,7 +176,7 @@ def _problem(text: str, source: str, rules: str, material: str) -> str | None:
     failed: tuple[tuple[str, Callable[[], bool]], ...] = (
         ("error-answer", lambda: _is_error_json(text) or _ERROR.match(front) is not None),
         ("refusal", lambda: _REFUSAL.match(front) is not None),
-        ("placeholder", lambda: _PLACEHOLDER.match(front) is not None),
+        ("placeholder", lambda: (_PLACEHOLDER.match(front) or _ANNOUNCED.fullmatch(text)) is not None),
         # JSON is no prose however short it is.
         ("wrong-shape", lambda: len(text) < MIN_CHARACTERS and _is_json(text)),
         ("too-short", lambda: len(text) < MIN_CHARACTERS),

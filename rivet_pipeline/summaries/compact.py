@@ -6,7 +6,6 @@ due stands in `batches.py`, what a summary says in the summarizers.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,16 +39,9 @@ from rivet_pipeline.summaries.batches import (
     read_state,
     read_trust_floor,
 )
-from rivet_pipeline.summaries.grounding import covered, ground, identifiers
-from rivet_pipeline.summaries.prompts import user_text
-from rivet_pipeline.summaries.types import (
-    Kind,
-    SourceMessage,
-    SourceSummary,
-    Summarizer,
-    SummaryDraft,
-    SummaryRequest,
-)
+from rivet_pipeline.summaries.grounding import covered, identifiers
+from rivet_pipeline.summaries.sources import held_against_sources, source_texts, texts_of
+from rivet_pipeline.summaries.types import Kind, Summarizer, SummaryDraft, SummaryRequest
 from rivet_pipeline.summaries.window import cut, fits_of, joined, parts
 from rivet_pipeline.transcripts.cleaning import clean_text
 from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
@@ -335,11 +327,9 @@ class _Work:
         asked = parts(request, self._fits)
         answers = [self._answer(part, day) for part in asked]
         text = clean_text(joined(asked, [answer.text for answer in answers])).strip()
-        sources = _sources(request)
-        tally.characters += sum(map(len, sources))
-        # Neither the lines between the parts nor what the second try was told not to write is judged, or a source.
-        said = "\n".join(answer.text for answer in answers)
-        share, missing = ground(said, [user_text(replace(request, missing=())), *sources])
+        tally.characters += sum(map(len, source_texts(request)))
+        # The lines between the parts are not judged.
+        share, missing = held_against_sources("\n".join(answer.text for answer in answers), request)
         return _Draft(
             text=text,
             share=share,
@@ -370,7 +360,7 @@ class _Work:
         return draft
 
     def _columns(self, request: SummaryRequest, draft: _Draft) -> dict[str, Any]:
-        told = covered(draft.text, ["\n".join(_sources_of(source)) for source in request.inputs])
+        told = covered(draft.text, ["\n".join(texts_of(source)) for source in request.inputs])
         judged = [found for found in told if found is not None]
         return {
             "conversation": request.conversation.id,
@@ -397,7 +387,7 @@ class _Work:
                     "prompt_tokens": draft.prompt_tokens,
                     "completion_tokens": draft.completion_tokens,
                     "identifiers": len(identifiers(draft.text)),
-                    "input_characters": sum(map(len, _sources(request))),
+                    "input_characters": sum(map(len, source_texts(request))),
                 }
             ),
         }
@@ -507,26 +497,3 @@ class _Work:
             record_failure(self._connection, stage=self.stage, item=item if mine else SERVICE, error=error, day=day)
         self.report.days[day].failures += 1
         return mine
-
-
-def _sources(request: SummaryRequest) -> list[str]:
-    """Everything the summary may speak of, uncut: for a parent its children's texts, since it is shown no other."""
-    return [text for source in request.inputs for text in _sources_of(source)]
-
-
-def _sources_of(source: SourceMessage | SourceSummary) -> list[str]:
-    if isinstance(source, SourceSummary):
-        return [source.content]
-    texts = [source.content, source.tool_name or "", source.tool_result or ""]
-    return texts + (_strings(source.tool_args) if source.tool_args is not None else [])
-
-
-def _strings(value: Any) -> list[str]:
-    """A JSON value as its writers and readers see it: its strings unescaped, and the whole as JSON."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        return [json.dumps(value, ensure_ascii=False), *(text for item in value.values() for text in _strings(item))]
-    if isinstance(value, list):
-        return [text for item in value for text in _strings(item)]
-    return [str(value)]

@@ -22,8 +22,25 @@ _EXTENSIONS = (
     r"|lock|txt|csv|log|env|xml|svg|png|jpe?g|gif|pdf|db|sqlite|ipynb"
 )
 _UNITS = (
-    r"ns|µs|ms|s|sec|secs|seconds?|min|mins|minutes?|hours?|h|days?|weeks?|%|B|kB|KB|KiB|MB|MiB|GB|GiB|TB|Hz|kHz|MHz|GHz"
+    r"ns|µs|ms|s|sec|secs|seconds?|min|mins|minutes?|hours?|hrs?|h|days?|weeks?|months?|years?|%|percent|B|kB|KB|KiB|MB|MiB|GB|GiB|TB|Hz|kHz|MHz|GHz"
     r"|mm|cm|m|km|kg|kW|px|pt|em|rem|dpi|fps|rows?|lines?|files?|tests?|tokens?|chars?|characters?|bytes?|°C|k|x|\u00d7|\u20ac|USD|EUR"
+)
+
+_MONTH = (
+    r"(?:Jan(?:uary?)?|Feb(?:ruary?)?|Mar(?:ch)?|März|Mär|Apr(?:il)?|May|Mai|June?|Juni|July?|Juli|Aug(?:ust)?"
+    r"|Sept?(?:ember)?|O[ck]t(?:ober)?|Nov(?:ember)?|De[cz](?:ember)?)\b\.?"
+)
+_HALF_DAY = r"(?:[ap]m\b|[ap]\.m\.)"
+_CLOCK = (
+    r"(?<![\w.:/+])(?<![CT]-)(?:(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
+    rf"(?:\s?{_HALF_DAY})?|(?:0?[1-9]|1[0-2])\s?{_HALF_DAY})(?![\w:/]|\.\d)"
+)
+_DOMAINS = "com|org|net|io|dev|app|ai|edu|gov|info|local|lan|internal|de|eu|uk|fr|ch|at|nl|no|se"
+#: Two words and more with capitals behind one without, or one behind a title. A heading, the beginning of a sentence
+#: and a German noun have capitals too, and are no names.
+_NAME = (
+    r"\b[a-zà-ÿ]{2,},? ([A-Z][a-zà-ÿ]+(?: [A-Z](?:\.|[a-zà-ÿ]+\b|\b(?!['\u2019\w])))+)"
+    r"|\b(?:Mrs?|Ms|Dr|Prof|Herrn?|Frau)\.? [A-Z][a-zà-ÿ]+"
 )
 
 _PATTERNS: tuple[re.Pattern[str], ...] = tuple(
@@ -33,6 +50,14 @@ _PATTERNS: tuple[re.Pattern[str], ...] = tuple(
         (r"(?<!`)`([^`\n]{1,200})`(?!`)", 0),
         (r"\b[a-z][a-z0-9+.-]{1,20}://[^\s<>\"'`)\]}]+", re.IGNORECASE),
         (r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?", 0),
+        (rf"(?<![\w.])\d{{1,2}}(?:st|nd|rd|th|\.)?(?: of)? {_MONTH}(?:,? \d{{4}}\b)?", 0),
+        (rf"\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?\b(?!:)(?:,? \d{{4}}\b)?", 0),
+        (rf"\b{_MONTH} \d{{4}}\b", 0),
+        (_CLOCK, re.IGNORECASE),
+        (r"(?<![\w.:/+-])(?:19|20)\d\d(?:-\d{1,2}-|/\d{1,2}/)\d{1,2}(?![\w/-])", 0),
+        (r"(?<![\w.:/+-])\d{1,2}(?:\.\d{1,2}\.|/\d{1,2}/)(?:19|20)\d\d(?![\w/-]|\.\d)", 0),
+        (r"(?<![\w.:/+-])(?:19|20)\d\d-\d\d(?![\w-])", 0),
+        (rf"(?<![\w/.@+-])(?:[\w.+-]+@)?(?:[A-Za-z\d-]+\.)+(?:{_DOMAINS})\b(?![\w(-]|\.\w)", 0),
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE),
         (r"(?<![\w.])(?:[A-Za-z]:\\|\\\\)[\w.\\ -]+[\w]", 0),
         (r"(?<![\w/.~@-])(?:~|\.{1,2})?(?:/[\w.@+-]+){2,}/?", 0),
@@ -49,9 +74,10 @@ _PATTERNS: tuple[re.Pattern[str], ...] = tuple(
         (r"(?<![\w`.])(?:[a-z0-9]+_)+[a-z0-9]+(?![\w])|(?<![\w`])[A-Z0-9]+(?:_[A-Z0-9]+)+(?!\w)", 0),
         (r"(?<![\w`])[a-z]+(?:[A-Z][a-z0-9]+)+(?!\w)|(?<![\w`])(?:[A-Z][a-z0-9]+){2,}(?!\w)", 0),
         (r"(?<![\w-])--[a-z][\w-]+", 0),
-        (r"\"([^\"\n\u2192]{2,80})\"|[\u201c\u201e]([^\u201c\u201d\n]{2,80})[\u201c\u201d]", 0),
-        (r"\u00bb([^\u00ab\n]{2,80})\u00ab|\u00ab([^\u00bb\n]{2,80})\u00bb|\u300c([^\u300d\n]{2,80})\u300d", 0),
+        (r"\"([^\"\n\u2192]{2,240})\"|[\u201c\u201e]([^\u201c\u201d\n]{2,240})[\u201c\u201d]", 0),
+        (r"\u00bb([^\u00ab\n]{2,240})\u00ab|\u00ab([^\u00bb\n]{2,240})\u00bb|\u300c([^\u300d\n]{2,240})\u300d", 0),
         (r"(?<!\w)'([^'\n\u2192]{2,80})'(?!\w)|(?<!\w)\u2018([^\u2019\n]{2,80})\u2019(?!\w)", 0),
+        (_NAME, 0),
     )
 )
 _EDGES = ".,;:!?)]}>\"'"

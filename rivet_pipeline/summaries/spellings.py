@@ -18,6 +18,8 @@ _UNITS = {
     "h": "hour hours hr hrs",
     "day": "days",
     "week": "weeks",
+    "month": "months",
+    "year": "years",
     "%": "percent",
     "byte": "bytes b",
     "row": "rows",
@@ -55,8 +57,27 @@ _ISO = re.compile(
     r"(?<!\d)(\d{4}-\d{2}-\d{2})(?:[t ](\d{2}:\d{2})(?::\d{2}(?:\.\d+)?)?\s?(z|utc|[+-]\d{2}:?\d{2})?)?(?!\d)"
 )
 
+_MONTH_AND_YEAR = re.compile(rf"\b{_MONTH} (\d{{4}})\b")
+#: Days in figures of other forms: 2026/9/3, 3.9.2026 and 3.9. as German has them, 3/9/2026 that may be 9/3/2026.
+_YEAR_FIRST = re.compile(r"(?<!\d)(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?!\d)")
+_DOTTED = re.compile(r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(?:\s?(\d{4}))?(?!\d)")
+_SLASHED = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/(\d{4})(?!\d)")
+#: 3/Sep/2026 as logs have it, 20260903 as names of files do.
+_LOGGED = re.compile(rf"(?<!\d)(\d{{1,2}})[/-]{_MONTH}[/-](\d{{4}})(?!\d)")
+_COMPACT = re.compile(r"(?<!\d)(20\d\d)-?([01]\d)-?([0-3]\d)(?!\d)")
+
+#: A time of day, on its own or behind a date.
+_CLOCK = re.compile(r"(?<![\d:.])(\d{1,2}):(\d{2})(:\d{2})?(?!\d)(?:[.,]\d+)?\s?([ap]m\b|[ap]\.m\b\.?)?")
+_FULL_HOUR = re.compile(r"(?<![\d:.])(\d{1,2})\s?([ap]m\b|[ap]\.m\b\.?|uhr\b(?! \d)|o'clock\b)")
+
 _VERSION = re.compile(r"v\d+(?:\.\d+)+(?:[-+.\w]*)?")
 _HEXADECIMAL = re.compile(r"(?=.*\d)(?=.*[a-f])[a-f0-9]{7,63}")
+#: Stands for the year of a day that is named without one.
+_ANY_YEAR = "0000"
+
+_CAPITAL_WORDS = re.compile(r"[A-Z][a-zà-ÿ]+\.?(?: [A-Z](?:\.|[a-zà-ÿ]*))+")
+_TITLES = frozenset({"mr", "mrs", "ms", "dr", "prof", "herr", "herrn", "frau"})
+
 _ELLIPSIS = re.compile(r"\s*(?:…|\.\.\.)\s*")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://")
 
@@ -82,25 +103,40 @@ class Spellings:
         The same are: other case, white space, quotes or code formatting; a figure with or without separators of
         thousands, its unit spelt out, abbreviated or set apart; a pull request or issue as `#7`, `PR 7`, `GH-7` or the
         end of an address; a date alone or as part of a time, in ISO form or in English or German words; a time to the
-        minute with or without seconds, or in another offset; a version with or without its `v`; the beginning of a
-        hash; an address with or without a slash at its end; a quotation with `…` in it, piece by piece.
+        minute with or without seconds, or in another offset; a month of a year that a date is in; a time of day in
+        twelve or twenty-four hours, alone or behind a date; a name of several words, one by one; a version with or
+        without its `v`; the beginning of a hash; an address with or without a slash at its end; a quotation with `…`
+        in it, piece by piece.
         """
         token = flat(identifier)
-        return self._holds(token) or any(
-            asked(token)
-            for asked in (
-                self._as_figure,
-                self._as_reference,
-                self._as_moment,
-                self._as_version,
-                self._as_hash,
-                self._as_address,
-                self._as_quotation,
+        return (
+            self._holds(token)
+            or self._as_name(identifier)
+            or any(
+                asked(token)
+                for asked in (
+                    self._as_figure,
+                    self._as_reference,
+                    self._as_moment,
+                    self._as_month,
+                    self._as_day,
+                    self._as_clock,
+                    self._as_version,
+                    self._as_hash,
+                    self._as_address,
+                    self._as_quotation,
+                )
             )
         )
 
     def _holds(self, token: str) -> bool:
         return bool(token) and _contains(self._flat, token)
+
+    def _as_name(self, identifier: str) -> bool:
+        """A name of several words is held when each, without titles and initials, begins a word of the texts."""
+        words = [word for word in re.findall(r"[^\W\d_]{2,}", identifier) if word.casefold() not in _TITLES]
+        named = _CAPITAL_WORDS.fullmatch(identifier) is not None and bool(words)
+        return named and all(re.search(rf"(?<![^\W\d_]){word.casefold()}", self._flat) for word in words)
 
     def _as_figure(self, token: str) -> bool:
         figure = _figures(token)
@@ -129,6 +165,47 @@ class Spellings:
         # A date in words without its year is of one of the years that the texts speak of.
         years = {day[:4] for day in days} | set(re.findall(r"\b20\d\d\b", self._flat))
         return _moments(found) | days | set(_days_in_words(self._flat, years))
+
+    def _as_month(self, token: str) -> bool:
+        """A month of a year is any day in it."""
+        match = _MONTH_AND_YEAR.fullmatch(token)
+        month = f"{match.group(2)}-{_MONTH_OF[match.group(1)]:02d}" if match else token
+        return re.fullmatch(r"\d{4}-\d\d", month) is not None and any(day.startswith(month) for day in self._days)
+
+    def _as_day(self, token: str) -> bool:
+        """A date in another form than ISO's; without its year it is any such day that the texts name."""
+        if _DAY_FIRST.fullmatch(token) or _MONTH_FIRST.fullmatch(token):
+            return any(map(self._has_day, _days_in_words(token, {_ANY_YEAR})))
+        forms = (_YEAR_FIRST, _DOTTED, _SLASHED)
+        return any(form.fullmatch(token) for form in forms) and any(map(self._has_day, _days_in_figures(token)))
+
+    def _has_day(self, stated: str) -> bool:
+        year, _, day = stated.partition("-")
+        years = {year, _ANY_YEAR} if year != _ANY_YEAR else {known[:4] for known in self._days}
+        return any(f"{one}-{day}" in self._days for one in years)
+
+    @cached_property
+    def _days(self) -> set[str]:
+        """Each day that the texts name, in ISO form, with `_ANY_YEAR` where none is stated."""
+        days = {moment[:10] for moment in self._moments}
+        days |= set(_days_in_words(self._flat, {_ANY_YEAR}))
+        days |= set(_days_in_figures(self._flat))
+        for day, name, year in _LOGGED.findall(self._flat):
+            days.add(f"{year}-{_MONTH_OF[name]:02d}-{int(day):02d}")
+        return days | {"-".join(found) for found in _COMPACT.findall(self._flat)}
+
+    def _as_clock(self, token: str) -> bool:
+        match, hour = _CLOCK.fullmatch(token), _FULL_HOUR.fullmatch(token)
+        times = _times_of_day(match) if match else _hours(hour.group(1), hour.group(2), ":00") if hour else set()
+        return not times.isdisjoint(self._clocks)
+
+    @cached_property
+    def _clocks(self) -> set[str]:
+        clocks = {time for match in _CLOCK.finditer(self._flat) for time in _times_of_day(match)}
+        clocks |= {moment[11:] for moment in self._moments}
+        for hour, half in _FULL_HOUR.findall(self._flat):
+            clocks |= _hours(hour, half, ":00")
+        return clocks
 
     def _as_version(self, token: str) -> bool:
         if _VERSION.fullmatch(token):
@@ -180,6 +257,34 @@ def _days_in_words(text: str, years: set[str]) -> Iterable[str]:
     for day, month, stated in dates:
         for year in [stated] if stated else years:
             yield f"{year}-{_MONTH_OF[month]:02d}-{int(day):02d}"
+
+
+def _days_in_figures(text: str) -> Iterable[str]:
+    dates = [(year, month, day) for year, _, month, day in _YEAR_FIRST.findall(text)]
+    dates += [(year or _ANY_YEAR, month, day) for day, month, year in _DOTTED.findall(text)]
+    for one, other, year in _SLASHED.findall(text):
+        dates += [(year, one, other), (year, other, one)]
+    for year, month, day in dates:
+        yield f"{year}-{int(month):02d}-{int(day):02d}"
+
+
+def _times_of_day(match: re.Match[str]) -> set[str]:
+    """A match of `_CLOCK` in 24 hours; with its seconds, and behind a text that has them also without."""
+    hour, minute, seconds, half = match.groups()
+    times = _hours(hour, half or "", f":{minute}{seconds or ''}")
+    # Only a text is searched for times; a token that states seconds matches as a whole.
+    return times | (_hours(hour, half or "", f":{minute}") if seconds and match.end() < len(match.string) else set())
+
+
+def _hours(hour: str, half: str, rest: str) -> set[str]:
+    """The time in 24 hours. `7:30` without a word for its half of the day may be of either, `07:30` is of one."""
+    number = int(hour)
+    if half.startswith("a"):
+        return {f"{number % 12:02d}{rest}"}
+    if half.startswith("p"):
+        return {f"{number % 12 + 12:02d}{rest}"}
+    either = len(hour) == 1 and number > 0
+    return {f"{number:02d}{rest}"} | ({f"{number + 12:02d}{rest}"} if either else set())
 
 
 def _contains(haystack: str, needle: str) -> bool:

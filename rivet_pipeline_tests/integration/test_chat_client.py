@@ -325,6 +325,33 @@ def test_the_settings_name_services_keys_and_tokens(servers: Servers, tmp_path: 
     assert sent == ["Bearer own-secret-token"] * 2 + ["Bearer second-secret-key", None]
 
 
+def test_the_extra_body_goes_over_the_wire_to_its_own_address_alone(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, _ = servers
+    one.script = lambda _: Reply({}, 402)
+    monkeypatch.setenv("RIVETOS_COMPACTOR_URL", one.url)
+    monkeypatch.setenv("RIVETOS_COMPACTOR_MODEL", "first")
+    monkeypatch.setenv("RIVETOS_COMPACTOR_FALLBACKS", f"{one.url}/|cheaper,{two.url}|second")
+    monkeypatch.setenv("RIVETOS_COMPACTOR_FALLBACK_KEYS", f"{one.url}|own-key-of-the-cheaper-one")
+    monkeypatch.setenv(
+        "RIVETOS_COMPACTOR_EXTRA_BODY",
+        '{"temperature": 0.9, "repeat_penalty": 1.2, "chat_template_kwargs": {"enable_thinking": false}}',
+    )
+    chat = build_chat(Settings())
+    assert chat is not None
+    assert complete(chat).text == "A plain answer."
+    extra = {"temperature": 0.9, "repeat_penalty": 1.2, "chat_template_kwargs": {"enable_thinking": False}}
+    plain = {key: value for key, value in two.asked[0].items() if key != "model"}
+    assert one.asked == [{**plain, "model": "first", **extra}, {**plain, "model": "cheaper", **extra}]
+    # Another server may refuse what it does not know.
+    assert (two.asked[0]["model"], two.asked[0]["temperature"], plain.keys() & extra.keys()) == (
+        "second",
+        0.3,
+        {"temperature"},
+    )
+
+
 # --- tokens ---
 
 COUNTING = """

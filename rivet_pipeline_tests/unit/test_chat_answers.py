@@ -48,6 +48,8 @@ def test_thinking_is_stripped(answer: str, left: str) -> None:
         ("Please provide the transcript that I should summarise.", "refusal"),
         ("Summary unavailable due to size limits.", "placeholder"),
         ("[Summary]", "placeholder"),
+        ("Here's a summary of the conversation:", "placeholder"),
+        ("**This conversation is about:**", "placeholder"),
         ("An error occurred while generating the text.", "error-answer"),
         ("Error 503: the service is overloaded.", "error-answer"),
         ("**Error:** request timed out", "error-answer"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from rivet_pipeline.settings import Settings
+from rivet_pipeline.settings import Settings, settings_problem
 
 
 def test_the_home_is_under_the_users_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -45,6 +45,40 @@ def test_a_bad_value_names_its_variable(monkeypatch: pytest.MonkeyPatch, variabl
     monkeypatch.setenv(variable, value)
     with pytest.raises(ValidationError, match=variable):
         Settings()
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ('{"api_key": "s3cret"', "can not be read as JSON"),
+        ('{"temperature": NaN, "api_key": "s3cret"}', "can not be read as JSON"),
+        ('{"temperature": 1e999, "api_key": "s3cret"}', "can not be read as JSON"),
+        ('{"api_key": "s3cret\\ud800"}', "can not be read as JSON"),
+        ("[" * 100_000, "can not be read as JSON"),
+        ('["s3cret"]', "no object"),
+        ("null", "no object"),
+        ('{"stream": true, "model": "s3cret", "top_k": 4}', "sets model, stream, which the pipeline decides"),
+        ('{"messages": []}', "sets messages, which"),
+        ('{"max_tokens": 5}', "sets max_tokens, which"),
+    ],
+)
+def test_a_bad_extra_body_says_what_is_wrong_and_not_what_it_holds(
+    monkeypatch: pytest.MonkeyPatch, value: str, words: str
+) -> None:
+    monkeypatch.setenv("RIVETOS_COMPACTOR_EXTRA_BODY", value)
+    with pytest.raises(ValidationError) as caught:
+        Settings()
+    problem = settings_problem(caught.value)
+    assert problem.startswith("RIVETOS_COMPACTOR_EXTRA_BODY is wrong: it ")
+    assert words in problem
+    assert "s3cret" not in problem
+
+
+def test_the_extra_body_is_read_as_json_and_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RIVETOS_COMPACTOR_EXTRA_BODY", '{"top_k": 4, "chat_template_kwargs": {"key": "s3cret"}}')
+    settings = Settings()
+    assert settings.compactor_extra_body == {"top_k": 4, "chat_template_kwargs": {"key": "s3cret"}}
+    assert "s3cret" not in repr(settings)
 
 
 def test_secrets_do_not_show() -> None:

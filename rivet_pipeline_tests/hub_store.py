@@ -33,8 +33,10 @@ HOSTILE = """<script>fire(1)</script><img src=x onerror="fire(2)"><svg onload=fi
 # A heading that is none of the page
 """
 
-LONG = "A long report. " * 900
+#: An id that nothing has.
+NOBODY = "4be0643f-1d98-573b-97cd-ca98a65347dd"
 
+LONG = "A long report. " * 900
 
 #: The tags that wait for a review.
 LITERALS = [f"topic:subject-{number}" for number in range(10)]

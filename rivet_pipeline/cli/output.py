@@ -20,6 +20,8 @@ from zoneinfo import ZoneInfo
 from rich.console import Console
 from rich.text import Text
 
+from rivet_pipeline import shortening
+
 #: Control characters but tab and newline; C1 controls; the marks that reorder or hide text; line and paragraph
 #: separators; unpaired surrogates.
 _UNSAFE = re.compile(
@@ -49,7 +51,7 @@ def visible(text: str) -> str:
 
 def one_line(text: str, limit: int | None = None) -> str:
     """`visible` text on one line, white space run together, cut with an ellipsis after `limit` characters."""
-    joined = visible(" ".join(text.split()))
+    joined = visible(shortening.one_line(text))
     return joined if limit is None or len(joined) <= limit else joined[: limit - 1] + "…"
 
 

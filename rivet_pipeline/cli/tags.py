@@ -1,35 +1,49 @@
-"""`rivet tags`: reviewing tags and their vocabulary. What a decision does is the domain's (`tags/`)."""
+"""`rivet tags`: reviewing tags. What a decision does is the domain's (`tags/`).
+
+The commands of the vocabulary are written in `tag_values.py`, what all of them share in `tag_options.py`.
+"""
 
 from __future__ import annotations
 
-import getpass
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import typer
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
-from rivet_pipeline.api.tag_answers import decided_answer, lookup_answer, pending_answer, read_states
+from rivet_pipeline.api.tag_answers import lookup_answer, pending_answer, read_states
 from rivet_pipeline.cli.options import AsJson, id_of
-from rivet_pipeline.cli.output import console, fail, local_time, one_line, print_json, short_id
-from rivet_pipeline.db.pool import Connection, connect
-from rivet_pipeline.db.store import open_store
-from rivet_pipeline.errors import ConflictError, InvalidInputError
+from rivet_pipeline.cli.output import console, local_time, one_line, print_json, short_id
+from rivet_pipeline.cli.tag_options import (
+    By,
+    Key,
+    Overturn,
+    States,
+    key_of,
+    name_of,
+    print_table,
+    show_decided,
+    tag_store,
+)
+from rivet_pipeline.cli.tag_values import merge_command, value_command, values_command
 from rivet_pipeline.settings import get_settings
-from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_value, typed_value
+from rivet_pipeline.tags.literals import read_literal, typed_value
 from rivet_pipeline.tags.log import read_log, undo
 from rivet_pipeline.tags.propose import ask_again, reap_tags
 from rivet_pipeline.tags.read import count_tags, find_tag, list_tags, lookup_sessions, read_pending
 from rivet_pipeline.tags.review import Item, add_tag, decide, decide_literal, find_conversation, suggest_removal
-from rivet_pipeline.tags.types import Decided, Decision, ItemResult, PendingSession, Status
-from rivet_pipeline.tags.vocabulary import Entry, decide_values, list_values, merge_values, upsert_value
+from rivet_pipeline.tags.types import Decision, PendingSession
+
+Session = Annotated[str | None, typer.Option("--session", metavar="KEY", help="The session, by its key.")]
+
+AgentOf = Annotated[str | None, typer.Option("--agent", help="Which agent's, when several have the session key.")]
+
+What = Annotated[
+    list[str], typer.Argument(metavar="TAG...", help="Ids of tags, or with --session literals such as topic:caching.")
+]
 
 tags_app = typer.Typer(
     name="tags",
@@ -40,45 +54,7 @@ tags_app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-By = Annotated[str | None, typer.Option(metavar="NAME", help="Who decides; your account's name when left out.")]
-Key = Annotated[str | None, typer.Option(help="Only this key, for instance topic.")]
-States = Annotated[
-    str | None, typer.Option("--state", help="suggested, accepted, rejected; several with commas between.")
-]
-Session = Annotated[str | None, typer.Option("--session", metavar="KEY", help="The session, by its key.")]
-AgentOf = Annotated[str | None, typer.Option("--agent", help="Which agent's, when several have the session key.")]
-What = Annotated[
-    list[str], typer.Argument(metavar="TAG...", help="Ids of tags, or with --session literals such as topic:caching.")
-]
-Overturn = Annotated[
-    bool, typer.Option("--overturn", help="Decide anew what somebody has decided otherwise; without it, that is said.")
-]
 Day = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DATE", help="A day (UTC).")]
-
-
-#: Columns that are never cut or parted, and more characters than a line of them has.
-_WHOLE, _WIDEST = frozenset({"id", "decision", "tag", "value", "alias of", "tags"}), 10_000
-
-
-class ValueState(StrEnum):
-    """What is decided of a value of the vocabulary."""
-
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    SUGGESTED = "suggested"
-
-
-@contextmanager
-def _store() -> Iterator[Connection]:
-    with open_store(get_settings()) as url, connect(url, application_name="rivet-tags") as connection:
-        try:
-            yield connection
-        except InvalidInputError as wrong:
-            raise typer.BadParameter(wrong.problem, param_hint=wrong.field) from None
-
-
-def _name(by: str | None) -> str:
-    return by if by is not None else getpass.getuser()
 
 
 @tags_app.command("pending")
@@ -92,7 +68,7 @@ def pending_command(
 
     Example: [bold]rivet tags pending[/bold], then [bold]rivet tags accept topic:caching --session KEY[/bold]
     """
-    with _store() as connection:
+    with tag_store() as connection:
         wanted = None if session is None else find_conversation(connection, session, agent)
         sessions = read_pending(connection, limit=limit, conversation_id=wanted)
     if as_json:
@@ -141,11 +117,11 @@ def list_command(
 
     Example: [bold]rivet tags list --tag topic:caching --state accepted,rejected[/bold]
     """
-    with _store() as connection:
+    with tag_store() as connection:
         literal = None if tag is None else read_literal(tag)
         tags = list_tags(
             connection,
-            key=literal.key if literal else _key(key),
+            key=literal.key if literal else key_of(key),
             value=literal.value if literal else None,
             conversation_id=None if session is None else find_conversation(connection, session, agent),
             statuses=read_states(state) or ("suggested", "accepted"),
@@ -154,7 +130,7 @@ def list_command(
     if as_json:
         print_json(tags)
         return
-    _print_table(
+    print_table(
         ("id", "tag", "state", "source", "on", "decided by"),
         [
             (
@@ -181,13 +157,13 @@ def counts_command(
 
     Example: [bold]rivet tags counts --key topic[/bold]
     """
-    with _store() as connection:
-        counts = count_tags(connection, key=_key(key), limit=limit)
+    with tag_store() as connection:
+        counts = count_tags(connection, key=key_of(key), limit=limit)
     if as_json:
         print_json(counts)
         return
     rows = [(f"{one.conversations:,}", f"{one.key}:{one.value}", one.display) for one in counts]
-    _print_table(("sessions", "tag", "shown as"), rows, "No session carries a tag.")
+    print_table(("sessions", "tag", "shown as"), rows, "No session carries a tag.")
 
 
 @tags_app.command("lookup")
@@ -200,7 +176,7 @@ def lookup_command(
 
     Example: [bold]rivet tags lookup claude-code:5b0f4f0e-2f58-4a7e --state accepted,suggested[/bold]
     """
-    with _store() as connection:
+    with tag_store() as connection:
         sessions = lookup_sessions(connection, keys, statuses=read_states(state) or ("accepted",))
     if as_json:
         print_json(lookup_answer(sessions).model_dump(mode="json", by_alias=True))
@@ -268,18 +244,20 @@ def _decide(
     overturn: bool = False,
     as_json: bool,
 ) -> None:
-    with _store() as connection:
+    with tag_store() as connection:
         if session is None:
             tags = [find_tag(connection, word) for word in what]
             items = [Item(tag.id, decision, seen=tag.revision if overturn else None) for tag in tags]
-            results = [decide(connection, items, by=_name(by))]
+            results = [decide(connection, items, by=name_of(by))]
         else:
             conversation = find_conversation(connection, session, agent)
             results = [
-                decide_literal(connection, conversation, read_literal(word), decision, by=_name(by), overturn=overturn)
+                decide_literal(
+                    connection, conversation, read_literal(word), decision, by=name_of(by), overturn=overturn
+                )
                 for word in what
             ]
-    _show_decided(results, as_json=as_json)
+    show_decided(results, as_json=as_json)
 
 
 @tags_app.command("add")
@@ -300,15 +278,15 @@ def add_command(
     """
     if (session is None) == (summary is None):
         raise typer.BadParameter("give either --session or --summary", param_hint="--session")
-    with _store() as connection:
+    with tag_store() as connection:
         literal, shown = read_literal(tag), typed_value(tag)
         if summary is not None:
             wanted = id_of(connection, summary, ("summary",), hint="--summary")
-            result = add_tag(connection, "summary", wanted, literal, by=_name(by), display=shown)
+            result = add_tag(connection, "summary", wanted, literal, by=name_of(by), display=shown)
         else:
             conversation = find_conversation(connection, session or "", agent)
-            result = add_tag(connection, "conversation", conversation, literal, by=_name(by), display=shown)
-    _show_decided([result], as_json=as_json)
+            result = add_tag(connection, "conversation", conversation, literal, by=name_of(by), display=shown)
+    show_decided([result], as_json=as_json)
 
 
 @tags_app.command("suggest-removal")
@@ -319,96 +297,15 @@ def suggest_removal_command(
     as_json: AsJson = False,
 ) -> None:
     """Suggest that an accepted tag be taken off; somebody decides with remove or keep."""
-    with _store() as connection:
+    with tag_store() as connection:
         found = find_tag(connection, tag)
-        result = suggest_removal(connection, found.id, by=_name(by), reason=reason)
-    _show_decided([result], as_json=as_json)
+        result = suggest_removal(connection, found.id, by=name_of(by), reason=reason)
+    show_decided([result], as_json=as_json)
 
 
-@tags_app.command("values")
-def values_command(
-    key: Key = None,
-    state: States = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=5000, help="How many at most.")] = 200,
-    as_json: AsJson = False,
-) -> None:
-    """Show the vocabulary: the values that are known, how often they are carried, and what they were merged into.
-
-    Example: [bold]rivet tags values --state suggested[/bold]
-    """
-    with _store() as connection:
-        values = list_values(connection, key=_key(key), statuses=read_states(state), limit=limit)
-    if as_json:
-        print_json(values)
-        return
-    _print_table(
-        ("value", "state", "sessions", "alias of", "description"),
-        [
-            (f"{one.key}:{one.value}", one.status, f"{one.uses:,}", one.alias_of or "", one.description[:60])
-            for one in values
-        ],
-        "The vocabulary is empty.",
-    )
-
-
-@tags_app.command("value")
-def value_command(
-    tag: Annotated[str, typer.Argument(metavar="KEY:VALUE", help="The value.")],
-    state: Annotated[ValueState, typer.Option(help="What is decided of it.")] = ValueState.ACCEPTED,
-    display: Annotated[str | None, typer.Option(help="How it is shown.")] = None,
-    description: Annotated[str | None, typer.Option(help="What it means.")] = None,
-    by: By = None,
-    overturn: Overturn = False,
-    as_json: AsJson = False,
-) -> None:
-    """Put a value into the vocabulary, describe it, or take it out of it with --state rejected.
-
-    A rejected value is not proposed any more, and what was suggested of it is rejected with it.
-
-    Example: [bold]rivet tags value topic:caching --description "Keeping answers to give them again"[/bold]
-    """
-    literal = _literal(tag)
-    status: Status = state.value
-    with _store() as connection:
-        known = [one for one in list_values(connection, key=literal.key, limit=5000) if one.value == literal.value]
-        former = known[0] if known else None
-        if former and former.decided_by and former.status != status and not overturn:
-            raise ConflictError(f"{literal} was {former.status} by {former.decided_by}; add --overturn to decide anew.")
-        if status == "rejected" and known and known[0].revision:
-            entry = Entry(literal, status, seen=known[0].revision)
-            _show_decided([decide_values(connection, [entry], by=_name(by))], as_json=as_json)
-            return
-        value = upsert_value(connection, literal, by=_name(by), display=display, description=description, status=status)
-    if as_json:
-        print_json(value)
-    else:
-        console().print(Text(f"{one_line(str(literal))} is {value.status}."))
-
-
-@tags_app.command("merge")
-def merge_command(
-    tag: Annotated[str, typer.Argument(metavar="KEY:VALUE", help="The value that becomes an alias.")],
-    into: Annotated[str, typer.Argument(metavar="VALUE", help="The value of the same key that stays.")],
-    by: By = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make a value mean another one: its tags are re-pointed, and it is found under both names.
-
-    Example: [bold]rivet tags merge topic:pg postgres[/bold]
-    """
-    with _store() as connection:
-        literal = read_literal(tag)
-        target = read_value(into.removeprefix(f"{literal.key}:"), field="into")
-        merged = merge_values(connection, literal.key, literal.value, target, by=_name(by))
-    if as_json:
-        print_json(merged)
-        return
-    console().print(
-        Text(
-            f"{one_line(str(literal))} now means {one_line(merged.into)}: {merged.moved:,} tags moved, "
-            f"{merged.dropped:,} gave way. Undo: rivet tags undo {merged.decision}"
-        )
-    )
+tags_app.command("values")(values_command)
+tags_app.command("value")(value_command)
+tags_app.command("merge")(merge_command)
 
 
 @tags_app.command("log")
@@ -417,7 +314,7 @@ def log_command(
     as_json: AsJson = False,
 ) -> None:
     """Show who decided what, the newest first."""
-    with _store() as connection:
+    with tag_store() as connection:
         entries = read_log(connection, limit=limit)
     if as_json:
         print_json(entries)
@@ -434,7 +331,7 @@ def log_command(
         )
         for one in entries
     ]
-    _print_table(("decision", "when", "who", "what", "rows", "tags"), rows, "Nothing has been decided yet.")
+    print_table(("decision", "when", "who", "what", "rows", "tags"), rows, "Nothing has been decided yet.")
 
 
 @tags_app.command("undo")
@@ -447,8 +344,8 @@ def undo_command(
 
     Example: [bold]rivet tags undo 5f0c2a34-1c1e-4b7a-9a4d-0f6f1f0f7a11[/bold]
     """
-    with _store() as connection:
-        entry = undo(connection, decision, by=_name(by))
+    with tag_store() as connection:
+        entry = undo(connection, decision, by=name_of(by))
     if as_json:
         print_json(entry)
     else:
@@ -472,7 +369,7 @@ def again_command(
     """
     if since is None and before is None and not dropped:
         raise typer.BadParameter("give --since, --before or --dropped", param_hint="--since")
-    with _store() as connection:
+    with tag_store() as connection:
         leaves = ask_again(
             connection,
             since=None if since is None else since.date(),
@@ -488,61 +385,9 @@ def again_command(
 @tags_app.command("reap")
 def reap_command(as_json: AsJson = False) -> None:
     """Delete tags of what is gone, and write the project tags that capture could not write; done hourly by itself."""
-    with _store() as connection:
+    with tag_store() as connection:
         deleted = reap_tags(connection)
     if as_json:
         print_json({"deleted": deleted})
     else:
         console().print(Text(f"{deleted:,} tags deleted."))
-
-
-def _show_decided(results: Sequence[Decided], *, as_json: bool) -> None:
-    failed = [item for result in results for item in result.items if item.outcome not in ("changed", "unchanged")]
-    if as_json:
-        print_json([decided_answer(result).model_dump(mode="json", by_alias=True) for result in results])
-    else:
-        for result in results:
-            told = sorted({f"{item.tag.literal} is {item.tag.status}" for item in result.items if item.tag})
-            undoing = f" Undo: rivet tags undo {result.decision}" if result.decision else " Nothing changed."
-            console().print(Text(f"{one_line('; '.join(told) or 'Done')}.{undoing}"), soft_wrap=True)
-    for line in dict.fromkeys(map(_why, failed)):
-        fail(line)
-    if failed:
-        raise typer.Exit(1)
-
-
-def _why(item: ItemResult) -> str:
-    """Why nothing came of a decision; of somebody's earlier one who decided what, and how to overturn it."""
-    tag = item.tag
-    if tag is None:
-        return item.problem
-    if item.outcome == "conflict" and tag.reviewed and tag.decided_at is not None:
-        when = local_time(tag.decided_at, ZoneInfo(get_settings().timezone))
-        return f"{tag.literal} was {tag.status} by {tag.decided_by} on {when}; add --overturn to decide anew."
-    return f"{tag.literal}: {item.problem}"
-
-
-def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:
-    if not rows:
-        console().print(Text(nothing))
-        return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in header:
-        table.add_column(name, no_wrap=name in _WHOLE)
-    for row in rows:
-        table.add_row(*(Text(one_line(cell)) for cell in row))
-    out = console()
-    # A literal is copied from here: a line becomes longer than the terminal rather than that one is cut.
-    out.width = max(out.width, Measurement.get(out, out.options.update(width=_WIDEST), table).minimum)
-    out.print(table)
-
-
-def _literal(text: str) -> Literal:
-    try:
-        return read_literal(text)
-    except InvalidInputError as wrong:
-        raise typer.BadParameter(wrong.problem, param_hint=wrong.field) from None
-
-
-def _key(text: str | None) -> str | None:
-    return None if text is None else read_key(text)

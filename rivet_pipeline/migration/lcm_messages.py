@@ -16,7 +16,7 @@ import psycopg
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.migration.report import MigrationReport
-from rivet_pipeline.summaries.compact import STAGE_OF
+from rivet_pipeline.summaries.level import STAGE_OF
 from rivet_pipeline.transcripts.ingest import write_batch
 from rivet_pipeline.transcripts.lcm import (
     ConversationMapper,

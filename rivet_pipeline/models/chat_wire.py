@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any
 
+from rivet_pipeline import shortening
 from rivet_pipeline.models.protocols import Cause, ChatAnswer, ModelError
 from rivet_pipeline.models.texts import clean_outgoing, strip_thinking
 
@@ -69,7 +70,7 @@ def read_answer(body: bytes, model: str, max_tokens: int) -> ChatAnswer:
     usage = document.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     named = document.get("model")
-    answered_by = " ".join(clean_outgoing(named).split())[:200] if isinstance(named, str) else ""
+    answered_by = shortening.one_line(clean_outgoing(named))[:200] if isinstance(named, str) else ""
     return ChatAnswer(
         text=text,
         model=answered_by or model,
@@ -80,7 +81,7 @@ def read_answer(body: bytes, model: str, max_tokens: int) -> ChatAnswer:
 
 def one_line(body: bytes) -> str:
     """The beginning of a body as one line that can be stored."""
-    return " ".join(clean_outgoing(body[:2000].decode("utf-8", "replace")).split())
+    return shortening.one_line(clean_outgoing(body[:2000].decode("utf-8", "replace")))
 
 
 def _text(content: Any) -> str:

@@ -1,6 +1,10 @@
 """About how many tokens a text is to a model, without that model's tokenizer. Pure functions.
 
-How much a model can read, and what is done about a text that is more, is decided where it is asked.
+There are two measures, and they are not exchangeable. `estimated_tokens` comes near what a tokenizer counts, for
+prompts that have to fit a model's window and for budgets that should be used up. `byte_tokens` is what `max_tokens` of
+the tools means: lengths of parts add up, a text is cut at a byte, and an answer that is read by whichever model asked
+is rather too short than too long. How much a model can read, and what is done about a text that is more, is decided
+where it is asked.
 """
 
 from __future__ import annotations
@@ -11,6 +15,15 @@ _PIECES = re.compile(
     r"(?P<word>[A-Za-z]+(?![A-Za-z0-9]))|(?P<number> ?[0-9]+(?![A-Za-z0-9]))|(?P<mixed>[A-Za-z0-9]+)"
     r"|(?P<blank>[ \t]{2,}|[\t\r\n]+)|(?P<sign>[!-/:-@\[-`{-~]+)|(?P<wide>[^\x00-\x7f]+)"
 )
+
+
+#: Bytes of UTF-8 that are counted as a token. English has about four, ids and code about three, CJK three or more.
+BYTES_PER_TOKEN = 3
+
+
+def byte_tokens(text: str) -> int:
+    """How many tokens a text is counted as by its bytes alone, rounded up: the measure of the tools' `max_tokens`."""
+    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
 def estimated_tokens(text: str) -> int:

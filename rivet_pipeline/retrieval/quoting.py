@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from rivet_pipeline import shortening
 from rivet_pipeline.models.texts import clean_outgoing
 
 #: Marks that reorder or hide text, and the tag characters, which show nothing and spell anything.
@@ -23,8 +24,7 @@ def clean(text: str) -> str:
 
 def one_line(text: str, limit: int) -> str:
     """The clean text on one line, cut with an ellipsis after `limit` characters."""
-    line = " ".join(clean(text[: 4 * limit + 100]).split())
-    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+    return shortening.one_line(clean(text[: 4 * limit + 100]), limit)
 
 
 def quoted(text: str) -> str:

@@ -20,7 +20,8 @@ from rivet_pipeline.db.ledger import SERVICE
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.db.stale import StaleDay, request_remine, stale_days
 from rivet_pipeline.stages import Stage, StageReport
-from rivet_pipeline.summaries.compact import STAGE_OF, announce_summarizer, resummarize
+from rivet_pipeline.summaries.compact import announce_summarizer, resummarize
+from rivet_pipeline.summaries.level import STAGE_OF
 from rivet_pipeline.summaries.prompts import system_prompt
 from rivet_pipeline.summaries.types import Kind, Summarizer
 from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION

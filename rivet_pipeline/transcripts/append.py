@@ -16,7 +16,8 @@ from uuid import UUID
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.transcripts.cleaning import clean_event_id, clean_json, clean_text, content_event_id, utf16_units
-from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, Extra, WriteResult, write_batch
+from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, WriteResult, write_batch
+from rivet_pipeline.transcripts.ingest_rows import Extra
 from rivet_pipeline.transcripts.records import MessageRecord, Role, SessionRecord
 
 #: What stands for the source, the agent and the channel when nobody names them.

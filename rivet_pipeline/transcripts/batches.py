@@ -14,7 +14,8 @@ from typing import Any
 import psycopg
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.transcripts.ingest import Extra, preview_batch, write_batch
+from rivet_pipeline.transcripts.ingest import preview_batch, write_batch
+from rivet_pipeline.transcripts.ingest_rows import Extra
 from rivet_pipeline.transcripts.projects import planned_settings
 from rivet_pipeline.transcripts.records import (
     Message,

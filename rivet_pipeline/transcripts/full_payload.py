@@ -19,7 +19,7 @@ from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.transcripts.cleaning import clean_event_id, clean_text, utf16_units
-from rivet_pipeline.transcripts.ingest import result_event_id
+from rivet_pipeline.transcripts.ingest_plan import result_event_id
 from rivet_pipeline.transcripts.lines import without_compression
 from rivet_pipeline.transcripts.readers import READERS, detect
 from rivet_pipeline.transcripts.reading import Reader, Reading

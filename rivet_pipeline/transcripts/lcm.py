@@ -12,10 +12,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from rivet_pipeline.transcripts.cleaning import clean_event_id, clean_text
+from rivet_pipeline.transcripts.ingest_rows import CLOCK_SKEW, EARLIEST
 from rivet_pipeline.transcripts.readers.shared import (
     binary_placeholder,
     join_texts,
@@ -38,10 +39,6 @@ _HARNESS_KEY = re.compile(
 
 #: OpenClaw's own keys: `agent:<agent id>:<channel>…`.
 _AGENT_KEY = re.compile(r"agent:([^:\s]{1,200}):")
-
-#: A time before this is no time of a conversation with an agent; one later than now, by more than this, is none either.
-_EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
-_AHEAD = timedelta(minutes=5)
 
 #: References to texts that LCM keeps in files of its own.
 _FILE_ID = re.compile(r"\bfile_[0-9a-f]{16}\b", re.IGNORECASE)
@@ -170,7 +167,7 @@ def read_time(value: Any, now: datetime) -> datetime | None:
     elif isinstance(value, int | float) and not isinstance(value, bool) and value > 1e11:
         value = value / 1000
     moment = parse_time(value)
-    return moment if moment is not None and _EARLIEST <= moment <= now + _AHEAD else None
+    return moment if moment is not None and EARLIEST <= moment <= now + CLOCK_SKEW else None
 
 
 def order_times(stated: Sequence[datetime | None], fallback: datetime | None) -> list[datetime | None]:

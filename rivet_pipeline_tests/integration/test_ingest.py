@@ -16,7 +16,8 @@ import psycopg
 import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool, connect
-from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, Extra, WriteResult, write_batch
+from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, WriteResult, write_batch
+from rivet_pipeline.transcripts.ingest_rows import Extra
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, ToolResult
 from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
 

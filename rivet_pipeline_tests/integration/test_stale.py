@@ -22,7 +22,6 @@ from rivet_pipeline.db.stale import (
     stale_rows_on,
 )
 from rivet_pipeline.models.protocols import ModelError
-from rivet_pipeline.summaries import compact
 from rivet_pipeline.summaries.compact import (
     announce_summarizer,
     resummarize,
@@ -30,6 +29,7 @@ from rivet_pipeline.summaries.compact import (
     summarize_leaves,
     summarize_roots,
 )
+from rivet_pipeline.summaries.level import Work
 from rivet_pipeline.summaries.types import SummaryDraft, SummaryRequest
 from rivet_pipeline.tool_calls.render import Renderer
 from rivet_pipeline.tool_calls.write import write_tool_texts
@@ -437,7 +437,7 @@ def test_nothing_is_redone_for_a_model_that_somebody_has_replaced_meanwhile(conn
     tree(connection, pool, count=10)
     writer = Writer("writer-2")
     with pool.connection() as other:
-        work = compact._Work(other, "leaf", writer, SUMMARY_PIPELINE_VERSION)
+        work = Work(other, "leaf", writer, SUMMARY_PIPELINE_VERSION)
         announce_summarizer(connection, "writer-3")
         assert work.redo(None)
     assert writer.asked == []

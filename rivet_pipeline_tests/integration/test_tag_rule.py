@@ -18,7 +18,8 @@ from rivet_pipeline.tags.review import add_tag, decide_literal
 from rivet_pipeline.tags.vocabulary import Entry, decide_values, merge_values, upsert_value
 from rivet_pipeline.transcripts.append import Attribution, NewMessage, memory_append
 from rivet_pipeline.transcripts.importer import import_paths
-from rivet_pipeline.transcripts.ingest import Extra, write_batch
+from rivet_pipeline.transcripts.ingest import write_batch
+from rivet_pipeline.transcripts.ingest_rows import Extra
 from rivet_pipeline.transcripts.projects import planned_settings
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
 from rivet_pipeline_tests.integration.pipeline import FIRST_DAY

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from rivet_pipeline.api.dependencies import Resources, open_resources
 from rivet_pipeline.api.tools import TOOLS, offered
-from rivet_pipeline.api.tools.budget import tokens
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.models.tokens import byte_tokens
 from rivet_pipeline.settings import Settings
 from rivet_pipeline_tests.integration.memory_rows import (
     add_conversation,
@@ -100,7 +100,7 @@ def test_many_huge_hits_fit_the_budget_and_following_the_cursor_shows_each_once(
             answer = ask(
                 resources, "memory_search", query="lighthouse", mode="fts", limit="20", max_tokens=budget, cursor=cursor
             )
-            assert tokens(answer) <= budget
+            assert byte_tokens(answer) <= budget
             seen += ids_in(answer)
             cursor = cursor_in(answer)
             if cursor is None:
@@ -131,7 +131,7 @@ def test_one_huge_message_can_not_blow_an_answer(resources: Resources, connectio
         ("memory_get_full", {"id": str(message)}),
     ):
         for budget in (1_000, 8_000):
-            assert tokens(ask(resources, name, **arguments, max_tokens=budget)) <= budget, name
+            assert byte_tokens(ask(resources, name, **arguments, max_tokens=budget)) <= budget, name
     assert str(message) in ask(resources, "memory_browse", include_tools=True, max_tokens=1000)
 
 
@@ -141,7 +141,7 @@ def test_a_whole_message_is_read_in_pieces_of_the_budget(resources: Resources, c
     pieces, offset = [], 0
     for _ in range(200):
         answer = ask(resources, "memory_get_full", id=str(message), offset=offset, max_tokens=1_000)
-        assert tokens(answer) <= 1_000
+        assert byte_tokens(answer) <= 1_000
         piece = answer.partition("]\n")[2]
         found = re.search(r"\n\[go on with section=content, offset=(\d+)\]\Z", piece)
         pieces.append(piece[: found.start()] if found else piece)
@@ -162,7 +162,7 @@ def test_browsing_in_a_small_budget_shows_each_message_once(resources: Resources
         cursor = None
         for _ in range(40):
             answer = ask(resources, "memory_browse", order=order, limit=10, max_tokens=1_500, cursor=cursor)
-            assert tokens(answer) <= 1_500
+            assert byte_tokens(answer) <= 1_500
             seen += ids_in(answer)
             cursor = cursor_in(answer)
             if cursor is None:

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rivet_pipeline.api.tools import TOOLS, Arguments, Tool, is_offered, offered, register
-from rivet_pipeline.api.tools.budget import clip_tokens, head, label, quote, tokens
+from rivet_pipeline.api.tools.budget import clip_tokens, head, label, quote
 from rivet_pipeline.api.tools.surface import is_absent
+from rivet_pipeline.models.tokens import byte_tokens
 from rivet_pipeline.settings import Settings
 
 
@@ -56,7 +57,7 @@ def test_what_is_taken_for_nothing(value: object, absent: bool) -> None:
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(st.text(), st.integers(1, 30))
 def test_a_cut_text_fits_and_is_a_beginning(text: str, limit: int) -> None:
-    assert tokens(clip_tokens(text, limit)) <= max(limit, 2)
+    assert byte_tokens(clip_tokens(text, limit)) <= limit
     assert text.startswith(head(text, limit))
     assert head(text, limit) or not text
 

@@ -7,7 +7,8 @@ from fastapi.concurrency import run_in_threadpool
 
 from rivet_pipeline.api.dependencies import FromApp, Resources, json_only
 from rivet_pipeline.api.models import CaptureAnswer, CaptureBatch
-from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, Extra, write_batch
+from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, write_batch
+from rivet_pipeline.transcripts.ingest_rows import Extra
 from rivet_pipeline.transcripts.projects import planned_settings
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
 

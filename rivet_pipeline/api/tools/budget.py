@@ -1,6 +1,6 @@
 """How much an answer may hold, and how texts of transcripts stand in it. Pure functions.
 
-Tokens are estimated from bytes, on the safe side: ids and other scripts take more of them than English prose does.
+Tokens are counted by bytes (`byte_tokens` in `models/tokens.py`, which says why).
 """
 
 from __future__ import annotations
@@ -10,36 +10,29 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-#: Bytes of UTF-8 that are counted as a token. English has about four, ids and code about three, CJK three or more.
-BYTES_PER_TOKEN = 3
+from rivet_pipeline.models.tokens import BYTES_PER_TOKEN, byte_tokens
+from rivet_pipeline.shortening import one_line
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def tokens(text: str) -> int:
-    """About how many tokens a text is, rounded up."""
-    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
-
-
-def clip(text: str, limit: int) -> str:
-    """The text, or as much of its beginning as `limit` characters hold together with `…`."""
-    return text if len(text) <= limit else f"{text[: max(0, limit - 1)].rstrip()}…"
-
-
 def clip_tokens(text: str, limit: int) -> str:
-    """The text, or as much of its beginning as `limit` tokens hold together with `…`."""
-    return text if tokens(text) <= limit else head(text, limit - 1).rstrip() + "…"
+    """The text, or as much of its beginning as `limit` tokens (at least one) hold together with `…`."""
+    return text if byte_tokens(text) <= limit else _beginning(text, limit - 1).rstrip() + "…"
 
 
 def head(text: str, limit: int) -> str:
     """The longest beginning of a text that `limit` tokens hold; at least one character."""
-    room = limit * BYTES_PER_TOKEN
-    return text.encode("utf-8", "replace")[: max(0, room)].decode("utf-8", "ignore") or text[:1]
+    return _beginning(text, limit) or text[:1]
+
+
+def _beginning(text: str, limit: int) -> str:
+    return text.encode("utf-8", "replace")[: max(0, limit) * BYTES_PER_TOKEN].decode("utf-8", "ignore")
 
 
 def label(text: str | None, limit: int = 80) -> str:
     """A name out of a transcript (a title, a key, a tool) on one line, cut, with nothing that Markdown acts on."""
-    return clip(" ".join(_CONTROLS.sub(" ", text or "").replace("`", "'").split()), limit)
+    return one_line(_CONTROLS.sub(" ", text or "").replace("`", "'"), limit)
 
 
 def quote(text: str) -> str:
@@ -69,11 +62,11 @@ class Page:
     @property
     def left(self) -> int:
         """How many tokens are left."""
-        return self.budget - sum(tokens(part) + 1 for part in self.parts)
+        return self.budget - sum(byte_tokens(part) + 1 for part in self.parts)
 
     def add(self, part: str, *, reserve: int = 0) -> bool:
         """Adds a part if it fits and leaves `reserve` tokens for what must follow. Returns whether it did."""
-        if tokens(part) + 1 > self.left - reserve:
+        if byte_tokens(part) + 1 > self.left - reserve:
             return False
         self.parts.append(part)
         return True

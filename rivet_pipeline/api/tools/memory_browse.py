@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
-from rivet_pipeline.api.tools.budget import Page, clip, count, label, quote, when
+from rivet_pipeline.api.tools.budget import Page, count, label, quote, when
 from rivet_pipeline.api.tools.reading import (
     FOOTER_TOKENS,
     OptionalRole,
@@ -31,6 +31,7 @@ from rivet_pipeline.api.tools.surface import (
 from rivet_pipeline.retrieval.browse import MAX_LIMIT, browse, cursor_after
 from rivet_pipeline.retrieval.filters import accepted_tags
 from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest
+from rivet_pipeline.shortening import clip
 
 #: How much of a message and of what a tool answered is shown, in characters.
 _CONTENT, _RESULT = 1_200, 600

@@ -10,9 +10,10 @@ from uuid import UUID
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
-from rivet_pipeline.api.tools.budget import head, label, tokens
+from rivet_pipeline.api.tools.budget import head, label
 from rivet_pipeline.api.tools.surface import DEFAULT_TOKENS, Arguments, MaxTokens, Tool, lenient, register
 from rivet_pipeline.errors import NotFoundError
+from rivet_pipeline.models.tokens import byte_tokens
 from rivet_pipeline.transcripts.full_payload import FullPayload, Section, Status, load_message, memory_get_full
 
 
@@ -90,7 +91,7 @@ def full_payload_text(payload: FullPayload, *, max_tokens: int | None = None) ->
     )
     heading = f"Message {message.id}, {message.agent}/{message.role}{tool}, in {label(message.session_key, 200)}"
     top = f"{heading}\n{outcome}"
-    sections = payload.sections if max_tokens is None else _within(payload.sections, max_tokens - tokens(top))
+    sections = payload.sections if max_tokens is None else _within(payload.sections, max_tokens - byte_tokens(top))
     return "\n\n".join([top, *(_section_text(section) for section in sections)])
 
 
@@ -101,7 +102,7 @@ def _within(sections: Sequence[Section], left: int) -> list[Section]:
         room = max(_LEAST_TOKENS, left - (len(sections) - place) * (_FRAME_TOKENS + _LEAST_TOKENS) - _FRAME_TOKENS)
         text = head(section.text, room)
         kept.append(replace(section, text=text))
-        left -= tokens(text) + _FRAME_TOKENS
+        left -= byte_tokens(text) + _FRAME_TOKENS
     return kept
 
 

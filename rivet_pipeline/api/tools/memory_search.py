@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
-from rivet_pipeline.api.tools.budget import Page, clip, clip_tokens, count, label, quote, tokens, when
+from rivet_pipeline.api.tools.budget import Page, clip_tokens, count, label, quote, when
 from rivet_pipeline.api.tools.reading import (
     FOOTER_TOKENS,
     Bounds,
@@ -33,9 +33,11 @@ from rivet_pipeline.api.tools.surface import (
     register,
 )
 from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.models.tokens import byte_tokens
 from rivet_pipeline.retrieval.lineage import Budget, Lineage, LineageSummary, read_lineage
 from rivet_pipeline.retrieval.search import MAX_LIMIT, search
 from rivet_pipeline.retrieval.types import Hit, Mode, Scope, SearchRequest, SearchResponse
+from rivet_pipeline.shortening import clip
 
 #: How much of a hit is shown, in characters: a message as it is up to this, else its snippet; a summary that is
 #: unfolded. So many summaries of an answer are unfolded, with so many of their sources.
@@ -152,7 +154,7 @@ class _Texts:
         sources = self._sources(hit.id) if unfold else ""
         if self.page.add("\n".join(part for part in (heading, body, sources) if part), reserve=FOOTER_TOKENS):
             return True
-        room = self.page.left - FOOTER_TOKENS - tokens(heading) - 40
+        room = self.page.left - FOOTER_TOKENS - byte_tokens(heading) - 40
         if room < _LEAST_TOKENS and number > 1:
             return False
         self.page.parts.append(f"{heading}\n{clip_tokens(body, max(40, room))}")

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.tag_answers import read_states
-from rivet_pipeline.api.tools.budget import clip_tokens, tokens
+from rivet_pipeline.api.tools.budget import clip_tokens
 from rivet_pipeline.api.tools.surface import (
     DEFAULT_TOKENS,
     Arguments,
@@ -23,6 +23,7 @@ from rivet_pipeline.api.tools.surface import (
 )
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.models.tokens import byte_tokens
 from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_value
 from rivet_pipeline.tags.log import undo
 from rivet_pipeline.tags.read import count_tags, list_tags, lookup_sessions, read_pending
@@ -140,7 +141,7 @@ def _read_tags(resources: Resources, arguments: ReadTagsArguments) -> str:
 
 def _within(text: str, budget: int) -> str:
     """The text, or whole lines of its beginning that the budget holds, with a word about the rest."""
-    if tokens(text) <= budget:
+    if byte_tokens(text) <= budget:
         return text
     lines = clip_tokens(text, budget - _CUT_TOKENS).rsplit("\n", 1)[0]
     return f"{lines}\n\nCut to stay within {budget:,} tokens; a larger max_tokens, a key or a limit shows the rest."

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.models import Filled
-from rivet_pipeline.api.tools.budget import clip_tokens, tokens
+from rivet_pipeline.api.tools.budget import clip_tokens
 from rivet_pipeline.api.tools.reading import Query
 from rivet_pipeline.api.tools.surface import (
     DEFAULT_TOKENS,
@@ -20,6 +20,7 @@ from rivet_pipeline.api.tools.surface import (
     register,
 )
 from rivet_pipeline.errors import NotFoundError
+from rivet_pipeline.models.tokens import byte_tokens
 from rivet_pipeline.wiki.markdown import page_markdown
 from rivet_pipeline.wiki.names import slugify
 from rivet_pipeline.wiki.read import PageSection, TopicPage, read_topic
@@ -74,7 +75,7 @@ def _read(resources: Resources, arguments: WikiReadArguments) -> str:
     if page is None:
         raise NotFoundError(f"There is no page {slugify(arguments.slug)!r} yet; wiki_search finds what there is.")
     text = _part(page, arguments.section or "full", arguments.max_tokens)
-    if tokens(text) <= arguments.max_tokens:
+    if byte_tokens(text) <= arguments.max_tokens:
         return text
     cut = clip_tokens(text, arguments.max_tokens - _CUT_TOKENS)
     return f"{cut}\n\n[cut: section=summary, history, citations and names give the parts, a larger max_tokens more]"
@@ -89,7 +90,7 @@ def _part(page: TopicPage, section: ReadSection, budget: int) -> str:
     }
     if section == "full":
         whole = page_markdown(page)
-        if tokens(whole) <= budget:
+        if byte_tokens(whole) <= budget:
             return whole
         section = "summary"
     return f"# {page.title}\n\n{parts[section]}"

@@ -8,39 +8,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.settings import Settings
-from rivet_pipeline_tests.api_server import module_store, running_api
+from rivet_pipeline_tests.api_server import running_api
 from rivet_pipeline_tests.hub_reader import Reader, form_token, page
-from rivet_pipeline_tests.hub_store import LITERALS, HubStore, fill_hub_store
-
-#: An id that nothing has.
-NOBODY = "4be0643f-1d98-573b-97cd-ca98a65347dd"
-
-
-@pytest.fixture(scope="module")
-def store_url(server: EmbeddedServer) -> Iterator[str]:
-    with module_store(server, "hub_review_module") as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def store(store_url: str) -> HubStore:
-    with connect(store_url) as connection:
-        return fill_hub_store(connection, store_url)
-
-
-@pytest.fixture(scope="module")
-def base(store_url: str, store: HubStore) -> Iterator[str]:
-    with running_api(Settings(timezone="Europe/Berlin"), store_url) as address:
-        yield address
-
-
-@pytest.fixture
-def client(base: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=base, timeout=30) as opened:
-        yield opened
+from rivet_pipeline_tests.hub_store import LITERALS, NOBODY, HubStore, fill_hub_store
 
 
 @pytest.fixture

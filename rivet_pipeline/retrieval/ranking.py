@@ -283,7 +283,7 @@ def _lend(candidates: _Candidates, ties: _Ties, texts: TextScores, profile: Prof
         )
     numbers: dict[str, int] = {}
     conversation = np.array([numbers.setdefault(row.conversation, len(numbers)) for row in candidates.rows], np.intp)
-    session = np.array([texts.sessions.get(UUID(name), 0.0) for name in numbers])[conversation]
+    session = np.array([texts.sessions.get(name, 0.0) for name in numbers])[conversation]
     # A summary speaks for its conversation, whatever words the messages used.
     session = np.where(np.array(keys) < 0, np.maximum(session, candidates.text), session)
     best = np.zeros(len(numbers))

@@ -203,7 +203,7 @@ def within(*, context: Value, best: float, profile: Profile = PROFILE) -> Value:
     """In what share freshness and importance count for a row, from 0 to 1; see `total`."""
     if best <= 0:
         return 0.0 * context + 1.0
-    share: Value = np.minimum(1.0, context / best) ** profile.within
+    share: Value = (np.minimum(context, best) / best) ** profile.within
     return profile.within_least + (1 - profile.within_least) * share
 
 

@@ -9,6 +9,8 @@ nothing into the repository.
 
     python -m benchmarks.search_latency --sizes 10000 100000
     python -m benchmarks.search_latency --messages 1000000 --json figures.json
+    python -m benchmarks.search_latency --messages 1000000 --url postgresql://… --step fill     # once
+    python -m benchmarks.search_latency --messages 1000000 --url postgresql://… --step measure  # as often as wanted
 """
 
 from __future__ import annotations
@@ -378,6 +380,12 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="a file for the figures")
     parser.add_argument("--url", help="an empty database to use instead of a temporary embedded server")
+    parser.add_argument(
+        "--step",
+        choices=("all", "fill", "measure"),
+        default="all",
+        help="with --url: only fill and index, or only measure a database that an earlier run has filled",
+    )
     options = parser.parse_args()
     sizes = sorted({size for size in options.sizes if size < options.messages} | {options.messages})
     with database(options.url) as (url, folder):
@@ -388,13 +396,17 @@ def main() -> None:
 
 def run(url: str, folder: Path, sizes: Sequence[int], options: argparse.Namespace) -> None:
     """Fills, builds and measures in a migrated database, and prints."""
+    built: list[Figures] = []
     with connect(url) as connection:
-        filler = Filler(connection, Corpus(options.messages, seed=options.seed), Vectors(options.embedded))
-        built = build(connection, filler, sizes)
-        begun = time.perf_counter()
-        filler.index_vectors()
-        connection.execute("VACUUM ANALYZE")
-        print(f"vectors indexed and vacuumed in {time.perf_counter() - begun:.1f} s", flush=True)
+        if options.step != "measure":
+            filler = Filler(connection, Corpus(options.messages, seed=options.seed), Vectors(options.embedded))
+            built = build(connection, filler, sizes)
+            begun = time.perf_counter()
+            filler.index_vectors()
+            connection.execute("VACUUM ANALYZE")
+            print(f"vectors indexed and vacuumed in {time.perf_counter() - begun:.1f} s", flush=True)
+        if options.step == "fill":
+            return
         queries = make_queries(connection, random.Random(options.seed))
         agreed = agreement(connection, queries[: options.agreement])
         rows = measure(url, folder, connection, queries, options)

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-_MONTHS = (
-    "january february march april may june july august september october november december".split()
-)  # fmt: skip
-_NUMBERS = {name[:3]: number for number, name in enumerate(_MONTHS, 1)}
+import numpy as np
+from numpy.typing import NDArray
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
 _MONTH += r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 _DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?\b"
 _YEAR = r"(?P<year>(?:19|20)[0-9]{2})\b"
 
-#: The spellings, the most exact first. A month alone must stand behind a word of time and be written with a capital:
-#: `may` and `march` are words too.
+#: The spellings, the most exact first. A month alone must stand behind a word of time (or another date and `and`) and
+#: be written with a capital.
 _SPELLINGS = tuple(
     re.compile(pattern, flags)
     for pattern, flags in (
@@ -29,9 +29,11 @@ _SPELLINGS = tuple(
         (rf"\b{_DAY}(?:\s+of)?\s+{_MONTH}(?:,?\s+{_YEAR})?", re.IGNORECASE),
         (rf"\b{_MONTH}\s+{_DAY}(?:,?\s+{_YEAR})?", re.IGNORECASE),
         (rf"\b{_MONTH}(?:,|\s+of)?\s+{_YEAR}", re.IGNORECASE),
-        (rf"\b(?:[Ii]n|[Oo]f|[Dd]uring|[Ss]ince|[Bb]y|[Ee]arly|[Ll]ate|[Mm]id|[Ll]ast)[\s-]+(?=[A-Z])(?i:{_MONTH})", 0),
+        (rf"\b(?i:in|of|during|since|by|early|late|mid|last|(?P<also>and|or))[\s-]+(?=[A-Z])(?i:{_MONTH})", 0),
     )
 )
+#: Words too, when they are written small and no year says otherwise.
+_WORDS = ("may", "mar", "march")
 _LONE_YEAR = re.compile(rf"\b{_YEAR}")
 _SPAN = re.compile(r"\b(?:between|from)\b", re.IGNORECASE)
 
@@ -39,7 +41,9 @@ _SPAN = re.compile(r"\b(?:between|from)\b", re.IGNORECASE)
 _ASIDE = timedelta(days=1)
 
 #: How many dates of one query count.
-_MOST_DATES = 8
+_MOST_DATES = 3
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +60,12 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
     A date without a year is that of a year named elsewhere in the query, else the last one that has begun by `now`.
     Two dates behind `between` or `from` are one period. A date that does not exist is none.
     """
-    if not any(one.isdigit() for one in query) and not any(one.isupper() for one in query):
-        return ()
     found: list[tuple[int, Period]] = []
     taken = [False] * len(query)
     lone = _LONE_YEAR.search(query)
     for pattern in _SPELLINGS:
         for match in pattern.finditer(query):
-            if any(taken[match.start() : match.end()]):
+            if any(taken[match.start() : match.end()]) or _is_no_date(match, bool(found)):
                 continue
             period = _period(match, now, int(lone["year"]) if lone else None)
             if period is not None:
@@ -75,9 +77,16 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
     return tuple(periods)
 
 
+def _is_no_date(match: re.Match[str], is_further: bool) -> bool:
+    parts = match.groupdict()
+    return (parts.get("also") is not None and not is_further) or (
+        parts.get("month") in _WORDS and parts.get("year") is None
+    )
+
+
 def _period(match: re.Match[str], now: datetime, year: int | None) -> Period | None:
     parts = match.groupdict()
-    month = int(parts["number"]) if parts.get("number") else _NUMBERS[parts["month"][:3].lower()]
+    month = int(parts["number"]) if parts.get("number") else _MONTHS.index(parts["month"][:3].lower()) + 1
     day = int(parts["day"]) if parts.get("day") else None
     if parts.get("year"):
         year = int(parts["year"])
@@ -91,15 +100,14 @@ def _period(match: re.Match[str], now: datetime, year: int | None) -> Period | N
     return Period(start - _ASIDE, end + _ASIDE)
 
 
-def share_of_time(periods: Sequence[Period], at: datetime, fades_days: float) -> float:
-    """How well a moment fits the nearest of the periods, 0 to 1: 1 within, fading after its end, 0 before and for none.
+def shares_of_time(periods: Sequence[Period], at: NDArray[np.int64], fades_days: float) -> NDArray[np.float64]:
+    """How well moments (microseconds since 1970, UTC) fit the nearest of the periods: 1 within, 0 before, fading after.
 
-    What happened is told afterwards rather than before, by half as likely each `fades_days`.
+    What happened is told afterwards rather than before, half as likely with each `fades_days`.
     """
-    share = 0.0
+    shares = np.zeros(len(at))
     for period in periods:
-        if period.start <= at < period.end:
-            return 1.0
-        if at >= period.end:
-            share = max(share, 0.5 ** ((at - period.end).total_seconds() / 86_400 / fades_days))
-    return share
+        start, end = ((moment - _EPOCH) // _MICROSECOND for moment in (period.start, period.end))
+        days = np.maximum(0, at - end) / 86_400e6
+        shares = np.maximum(shares, np.where(at < start, 0.0, 0.5 ** (days / fades_days)))
+    return shares

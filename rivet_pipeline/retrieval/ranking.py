@@ -8,6 +8,7 @@ neighbours' features, and the ties of the summary tree when there is a summary.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import scoring, vector
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, filter_values, number_array, statement
 from rivet_pipeline.retrieval.lexical import TextScores
+from rivet_pipeline.retrieval.query_dates import Period, shares_of_time
 from rivet_pipeline.retrieval.scoring import Profile
 from rivet_pipeline.retrieval.types import ScoreParts, SearchRequest, Source
 
@@ -118,13 +120,18 @@ class _Candidates:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What each candidate is lent, and its relevance in its context; by place."""
+    """What each candidate is lent, and its relevance in its context; by place.
+
+    `standing` is how well its conversation answers, by which a long list chooses among conversations.
+    """
 
     neighbours: Floats
     tree: Floats
     session: Floats
     session_best: Floats
+    named: Floats
     context: Floats
+    standing: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +163,13 @@ def rank(
     literal: bool,
     now: datetime,
     profile: Profile,
+    periods: Sequence[Period] = (),
 ) -> list[Scored]:
     """The best `request.limit` of the candidates in their final order: by score, then newer first, then by id.
 
     A hybrid search adds the messages beside the best candidates, as far as they are within the filters: an answer need
     not hold the words of its question. `similarities` are those the vector arm brought; others are read here.
+    `periods` are those that the query names.
     """
 
     def read(wanted: Sequence[Key]) -> _Candidates:
@@ -175,10 +184,12 @@ def rank(
         if missing:
             candidates += read(missing)
     _read_relatives(connection, candidates.keys, ties)
-    context = _lend(candidates, ties, texts, profile)
+    context = _lend(candidates, ties, texts, periods, profile)
     scored = _score(candidates, context, request.limit, profile)
     if request.conversation_id is None:
         scored = _diversify(scored, candidates, ties, profile)
+        if request.limit > profile.spread_from and not any(row.verbatim for row in candidates.rows):
+            scored = _spread(scored, candidates, context, profile)
     best = float(context.context.max(initial=0.0))
     return [_finished(one, candidates, context, best, profile) for one in scored[: request.limit]]
 
@@ -266,7 +277,9 @@ def _read_relatives(connection: Connection, keys: Sequence[int], ties: _Ties) ->
         ties.relatives.setdefault(below, set()).add(-above)
 
 
-def _lend(candidates: _Candidates, ties: _Ties, texts: TextScores, profile: Profile) -> _Context:
+def _lend(
+    candidates: _Candidates, ties: _Ties, texts: TextScores, periods: Sequence[Period], profile: Profile
+) -> _Context:
     """What each candidate is lent, and its relevance in its context."""
     keys, counts = candidates.keys, candidates.counts
     lends = dict(zip(keys, counts.tolist(), strict=True))
@@ -286,17 +299,32 @@ def _lend(candidates: _Candidates, ties: _Ties, texts: TextScores, profile: Prof
     session = np.array([texts.sessions.get(name, 0.0) for name in numbers])[conversation]
     # A summary speaks for its conversation, whatever words the messages used.
     session = np.where(np.array(keys) < 0, np.maximum(session, candidates.text), session)
-    best = np.zeros(len(numbers))
-    np.maximum.at(best, conversation, counts)
+    lent = scoring.lent(before=before, after=after, tree=tree, profile=profile)
+    named = none
+    if periods:
+        named = shares_of_time(periods, np.array([row.at for row in candidates.rows]), profile.named_fades_days)
+
+    def best(values: Floats) -> Floats:
+        """By place, the highest of the conversation."""
+        found = np.zeros(len(numbers))
+        np.maximum.at(found, conversation, values)
+        return found[conversation]
+
+    def scaled(values: Floats) -> Floats:
+        return values / max(float(values.max(initial=0.0)), 1e-9)
+
+    session_best = best(counts)
     context = scoring.in_context(
         own=counts,
-        lent=scoring.lent(before=before, after=after, tree=tree, profile=profile),
+        lent=lent,
         session=session,
-        session_best=best[conversation],
+        session_best=session_best,
+        named=named if periods else None,
         profile=profile,
     )
+    standing = sum(scaled(best(values)) for values in (session, counts + lent, candidates.semantic)) + best(named)
     neighbours = scoring.lent(before=before, after=after, tree=none, profile=profile)
-    return _Context(neighbours, tree, session, best[conversation], context)
+    return _Context(neighbours, tree, session, session_best, named, context, standing)
 
 
 def _score(candidates: _Candidates, context: _Context, limit: int, profile: Profile) -> list[_Place]:
@@ -361,6 +389,31 @@ def _diversify(scored: list[_Place], candidates: _Candidates, ties: _Ties, profi
     return _in_order(result, candidates)
 
 
+def _spread(scored: list[_Place], candidates: _Candidates, context: _Context, profile: Profile) -> list[_Place]:
+    """A long list with the best rows of further conversations where it would go on with those that it has.
+
+    By the standing of the conversations. Scores that are too high for their new place become as high as those above.
+    """
+    head, further, others = scored[: profile.spread_from], dict[str, _Place](), list[_Place]()
+    seen = {candidates.rows[one.place].conversation for one in head}
+    for one in scored[profile.spread_from :]:
+        conversation = candidates.rows[one.place].conversation
+        if conversation in seen or conversation in further:
+            others.append(one)
+        else:
+            further[conversation] = one
+    first = sorted(further.values(), key=lambda one: -context.standing[one.place])
+    wanted = max(0, profile.spread_to - len(seen))
+    result = list(head)
+    for one in [*first[:wanted], *_in_order(first[wanted:] + others, candidates)]:
+        # A little lower, so that the order by score is this one.
+        most = math.nextafter(result[-1].score, 0.0)
+        if 0 < most < one.score:
+            one = one._replace(score=most, share=one.share * most / one.score)
+        result.append(one)
+    return result
+
+
 def _finished(one: _Place, candidates: _Candidates, context: _Context, best: float, profile: Profile) -> Scored:
     place, row = one.place, candidates.rows[one.place]
     parts = ScoreParts(
@@ -372,6 +425,7 @@ def _finished(one: _Place, candidates: _Candidates, context: _Context, best: flo
         tree=float(context.tree[place]),
         session=float(context.session[place]),
         session_best=float(context.session_best[place]),
+        named=float(context.named[place]),
         within=float(scoring.within(context=context.context[place], best=best, profile=profile)),
         noise=float(candidates.noise[place]),
         diversity=one.share,

@@ -65,6 +65,11 @@ class Profile:
     #: What the conversation taken as one text adds, and the best row of it.
     session: float = 0.5
     session_best: float = 0.2
+    #: What a row gains that was said at a date which the query names, and in how many days after it half is left.
+    named: float = 0.5
+    named_fades_days: float = 7.0
+    #: Candidates from such a time of each arm.
+    named_kept: int = 60
     #: Freshness and importance count as this power of a row's relevance, measured against the best row of the query,
     #: and never less than `within_least`: of rows that say equally little the newer ones come first.
     within: float = 8.0
@@ -76,6 +81,10 @@ class Profile:
     crowd_free: int = 6
     crowd_share: float = 0.97
     crowd_least: float = 0.3
+    #: A list that is longer than the first number goes on with the best row of other conversations, as far as those are
+    #: known, until it has the second number of conversations.
+    spread_from: int = 20
+    spread_to: int = 10
     #: A summary below what it was made from (or the other way round) keeps this share.
     repeat_share: float = 0.85
     #: Injected context, notices and tool stubs keep this share of their score.
@@ -173,16 +182,26 @@ def most_lent(profile: Profile = PROFILE) -> float:
     return profile.lent_before + profile.lent_after
 
 
-def in_context(*, own: Value, lent: Value, session: Value, session_best: Value, profile: Profile = PROFILE) -> Value:
+def in_context(
+    *,
+    own: Value,
+    lent: Value,
+    session: Value,
+    session_best: Value,
+    named: Value | None = None,
+    profile: Profile = PROFILE,
+) -> Value:
     """A row's relevance with its context, from 0 to 1: its own, what is lent to it, and what its conversation says.
 
     `session` is the BM25 of the conversation as one text, scaled by the best conversation; `session_best` the relevance
-    of the conversation's best row.
+    of the conversation's best row; `named` how well its time fits the dates that the query names, None when it names
+    none.
     """
     most = 1 + most_lent(profile) + profile.session + profile.session_best
-    bounded: Value = np.minimum(
-        1.0, (own + lent + profile.session * session + profile.session_best * session_best) / most
-    )
+    both = own + lent + profile.session * session + profile.session_best * session_best
+    if named is not None:
+        most, both = most + profile.named, both + profile.named * named
+    bounded: Value = np.minimum(1.0, both / most)
     return bounded
 
 

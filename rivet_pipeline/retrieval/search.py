@@ -17,6 +17,7 @@ from rivet_pipeline.models.embedder import UNKNOWN_WORDS
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
 from rivet_pipeline.retrieval.filters import number_array, resolve_tag, statement, tune_session
+from rivet_pipeline.retrieval.query_dates import Period, named_periods
 from rivet_pipeline.retrieval.ranking import Key, Scored, SemanticSide, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around, without_frame
@@ -174,11 +175,44 @@ def _search(
         ).similarities
         if request.mode == "hybrid":
             similarities = {row: near for row, near in similarities.items() if near >= LEAST_SIMILARITY}
-    texts = lexical.TextScores() if words is None else words.best(list(similarities))
-    keys = list(dict.fromkeys([*texts.scores, *similarities]))
-    scored = rank(connection, request, keys, texts, similarities, side, literal=literal, now=now, profile=profile)
+    periods = named_periods(request.query, now)
+    extra = list(similarities)
+    for period in periods:
+        extra += _of_period(connection, request, side, period, now, profile)
+    texts = lexical.TextScores() if words is None else words.best(list(dict.fromkeys(extra)))
+    keys = list(dict.fromkeys([*texts.scores, *extra]))
+    scored = rank(
+        connection,
+        request,
+        keys,
+        texts,
+        similarities,
+        side,
+        literal=literal,
+        now=now,
+        profile=profile,
+        periods=periods,
+    )
     hits = _read_hits(connection, request.query, scored)
     return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side))
+
+
+def _of_period(
+    connection: Connection, request: SearchRequest, side: SemanticSide, period: Period, now: datetime, profile: Profile
+) -> list[Key]:
+    """The best rows of each arm from a period that the query names, which may be none of the best of all times."""
+    since = period.start if request.since is None else max(request.since, period.start)
+    before = period.end if request.before is None else min(request.before, period.end)
+    if since >= before:
+        return []
+    request = replace(request, since=since, before=before)
+    found: list[Key] = []
+    if side.model is not None and side.query is not None:
+        near = vector.nearest(connection, side.model, side.query, request, wanted=profile.named_kept).similarities
+        found += [row for row, likeness in near.items() if request.mode == "vector" or likeness >= LEAST_SIMILARITY]
+    if request.mode != "vector":
+        found += lexical.score_texts(connection, request, now=now, kept=profile.named_kept, profile=profile).scores
+    return found
 
 
 def _why_nothing(request: SearchRequest, side: SemanticSide) -> str:

@@ -123,6 +123,7 @@ def _why(parts: ScoreParts) -> list[ScorePart]:
         ("from summaries", parts.tree),
         ("the conversation", parts.session),
         ("its best message", parts.session_best),
+        ("the date asked for", parts.named),
     )
     return [
         ScorePart("words", parts.text, PROFILE.text),

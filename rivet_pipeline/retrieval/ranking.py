@@ -122,6 +122,8 @@ class _Candidates:
 class _Context:
     """What each candidate is lent, and its relevance in its context; by place.
 
+    `temporal` is its freshness or, when the query names a date, how well its time fits that: who asks for a time wants
+    that one, not the newest.
     `standing` is how well its conversation answers, by which a long list chooses among conversations.
     """
 
@@ -130,6 +132,7 @@ class _Context:
     session: Floats
     session_best: Floats
     named: Floats
+    temporal: Floats
     context: Floats
     standing: Floats
 
@@ -324,7 +327,8 @@ def _lend(
     )
     standing = sum(scaled(best(values)) for values in (session, counts + lent, candidates.semantic)) + best(named)
     neighbours = scoring.lent(before=before, after=after, tree=none, profile=profile)
-    return _Context(neighbours, tree, session, session_best, named, context, standing)
+    temporal = named if periods else candidates.temporal
+    return _Context(neighbours, tree, session, session_best, named, temporal, context, standing)
 
 
 def _score(candidates: _Candidates, context: _Context, limit: int, profile: Profile) -> list[_Place]:
@@ -338,7 +342,7 @@ def _score(candidates: _Candidates, context: _Context, limit: int, profile: Prof
         scores = candidates.noise * scoring.total(
             context=context.context,
             best=best,
-            temporal=candidates.temporal,
+            temporal=context.temporal,
             importance=importance,
             profile=profile,
         )
@@ -419,7 +423,7 @@ def _finished(one: _Place, candidates: _Candidates, context: _Context, best: flo
     parts = ScoreParts(
         text=float(candidates.text[place]),
         semantic=float(candidates.semantic[place]),
-        temporal=float(candidates.temporal[place]),
+        temporal=float(context.temporal[place]),
         importance=one.importance,
         neighbours=float(context.neighbours[place]),
         tree=float(context.tree[place]),

@@ -174,12 +174,12 @@ def test_what_was_said_at_the_date_that_is_asked_for_stands_first(connection: Co
 def test_a_date_brings_rows_that_words_and_meaning_of_all_times_would_not(connection: Connection) -> None:
     age = (NOW - datetime(2023, 8, 14, 12, tzinfo=UTC)) / timedelta(days=1)
     asked = add_message(
-        connection, "the meeting was moved, " + "as so many things of that long day " * 20, age_days=age
+        connection, "the meeting was moved to the hall", conversation=add_conversation(connection), age_days=age
     )
     for number in range(150):
         add_message(connection, f"meeting {number}", age_days=1)
     assert asked not in ids(find(connection, "meeting", limit=10).hits)
-    assert asked in ids(find(connection, "meeting in August 2023", limit=10).hits)
+    assert find(connection, "meeting in August 2023", limit=10).hits[0].id == asked
 
 
 def test_a_date_is_no_filter_and_leaves_the_filters_as_they_are(connection: Connection) -> None:

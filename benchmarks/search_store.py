@@ -83,7 +83,8 @@ class Filler:
             assert row is not None
             self._model = int(row["id"])
             # Built once over everything: inserting into the graph row by row is no part of what is measured here.
-            connection.execute(f"DROP INDEX ros_embeddings_hnsw_{self._model}".encode())
+            for name in (f"ros_embeddings_hnsw_{self._model}", f"ros_embeddings_hnsw_{self._model}_summaries"):
+                connection.execute(f"DROP INDEX {name}".encode())
 
     def fill(self, up_to: int) -> None:
         """Adds messages until there are `up_to`, a summary for every ten of them, and their vectors."""

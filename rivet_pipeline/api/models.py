@@ -272,6 +272,7 @@ class ScorePartsAnswer(_Answer):
     tree: float
     session: float
     session_best: float
+    named: float
     within: float
     noise: float
     diversity: float

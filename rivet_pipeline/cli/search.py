@@ -200,6 +200,7 @@ def _explained(parts: ScoreParts) -> str:
     """The four parts, then what else moved the score; what did not is left out."""
     shown = [f"{name} {getattr(parts, name):.2f}" for name in ("text", "semantic", "temporal", "importance")]
     lent = [("neighbours", "neighbours"), ("tree", "tree"), ("session", "session"), ("session_best", "best of session")]
+    lent.append(("named", "date"))
     shown += [f"{word} {value:.2f}" for name, word in lent if (value := getattr(parts, name))]
     shares = [("within", "freshness counts"), ("noise", "noise keeps"), ("diversity", "repetition keeps")]
     shown += [f"{word} {value:.2f}" for name, word in shares if (value := getattr(parts, name)) < 1]

@@ -123,21 +123,27 @@ def _is_bulk(connection: Connection, model: RegisteredModel, owners: int) -> boo
     return row is not None and row["present"] <= owners
 
 
+def _index_names(model: RegisteredModel) -> list[str]:
+    """The graphs of `ros_index_embedding_model`: of all vectors, and of the summaries' alone."""
+    return [f"ros_embeddings_hnsw_{model.id}", f"ros_embeddings_hnsw_{model.id}_summaries"]
+
+
 def _drop_index(connection: Connection, model: RegisteredModel) -> None:
-    name = sql.Identifier(f"ros_embeddings_hnsw_{model.id}")
+    names = sql.SQL(", ").join(sql.Identifier(name) for name in _index_names(model))
     try:
         with connection.transaction():
             # The drop waits for searches that run, and new ones wait for it: not for long.
             connection.execute("SET LOCAL lock_timeout = '2s'")
-            connection.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(name))
+            connection.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(names))
     except psycopg.errors.LockNotAvailable:
         return
 
 
 def _heal_index(connection: Connection, model: RegisteredModel) -> None:
     row = connection.execute(
-        "SELECT CASE WHEN to_regclass(%s) IS NULL THEN pg_try_advisory_lock(%s, %s) ELSE false END AS missing",
-        [f"ros_embeddings_hnsw_{model.id}", _INDEX_AWAY, model.id],
+        """SELECT CASE WHEN EXISTS (SELECT FROM unnest(%s::text[]) AS t (name) WHERE to_regclass(t.name) IS NULL)
+                       THEN pg_try_advisory_lock(%s, %s) ELSE false END AS missing""",
+        [_index_names(model), _INDEX_AWAY, model.id],
     ).fetchone()
     if row is not None and row["missing"]:
         try:

@@ -2,22 +2,22 @@
 -- (the words of others are not asked), and
 -- `characters` (of tool rows only) whether it is a stub;
 -- `similarity` is computed here for rows that the vector arm did not bring, and NULL without a stored vector.
-SELECT 'message' AS source, m.seq, m.id, m.conversation_id, m.created_at AS at, m.role, m.tool_name,
+SELECT m.seq AS key, m.id::text, m.conversation_id::text, (extract(epoch FROM m.created_at) * 1000000)::bigint AS at, m.role, m.tool_name,
        coalesce(m.metadata ->> 'kind', 'speech') AS kind, m.metadata ->> 'memory_type' AS memory_type,
        CASE WHEN m.role = 'user' THEN left(m.content, 500) ELSE '' END AS head,
        CASE WHEN m.role <> 'tool' AND m.tool_name IS NULL THEN NULL
             ELSE length(btrim(left(ros_captured_content(m.content, m.metadata), 200))) + coalesce(length(btrim(left(m.tool_result, 200))), 0)
        END AS characters,
-       a.access_count, a.last_accessed_at, {message_similarity} AS similarity,
+       a.access_count, (extract(epoch FROM a.last_accessed_at) * 1000000)::bigint AS last_accessed, {message_similarity} AS similarity,
        %(verbatim)s::text IS NOT NULL AND (position(%(verbatim)s::text IN lower(m.content)) > 0
            OR position(%(verbatim)s::text IN lower(coalesce(m.tool_result, ''))) > 0) AS verbatim
 FROM ros_messages AS m
 LEFT JOIN ros_access AS a ON a.kind = 'message' AND a.id = m.id
 WHERE m.seq = ANY (%(messages)s::bigint[])
 UNION ALL
-SELECT 'summary', s.seq, s.id, s.conversation_id, s.latest_at, NULL, NULL, s.kind, s.metadata ->> 'memory_type',
+SELECT -s.seq, s.id::text, s.conversation_id::text, (extract(epoch FROM s.latest_at) * 1000000)::bigint, NULL, NULL, s.kind, s.metadata ->> 'memory_type',
        '', NULL,
-       a.access_count, a.last_accessed_at, {summary_similarity},
+       a.access_count, (extract(epoch FROM a.last_accessed_at) * 1000000)::bigint, {summary_similarity},
        %(verbatim)s::text IS NOT NULL AND position(%(verbatim)s::text IN lower(s.content)) > 0
 FROM ros_summaries AS s
 LEFT JOIN ros_access AS a ON a.kind = 'summary' AND a.id = s.id

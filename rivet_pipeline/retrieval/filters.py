@@ -135,7 +135,7 @@ def tune_session(connection: Connection, *, ef_search: int) -> None:
     connection.execute(
         """SELECT set_config('jit', 'off', true), set_config('max_parallel_workers_per_gather', '0', true),
                   set_config('work_mem', '32MB', true), set_config('enable_seqscan', 'off', true),
-                  set_config('hnsw.iterative_scan', 'strict_order', true),
-                  set_config('hnsw.ef_search', %s, true)""",
+                  set_config('cursor_tuple_fraction', '1', true),
+                  set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', %s, true)""",
         [str(ef_search)],
     )

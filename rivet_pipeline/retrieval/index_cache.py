@@ -19,7 +19,7 @@ from uuid import UUID
 import numpy as np
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.retrieval.filters import statement
+from rivet_pipeline.retrieval.filters import number_array, statement
 from rivet_pipeline.retrieval.index_pieces import newest
 from rivet_pipeline.retrieval.index_rows import PieceBuilder, read_rows
 from rivet_pipeline.retrieval.postings import (
@@ -44,6 +44,9 @@ _DATABASES = 4
 
 #: How old the counts of accesses may be by which candidates are chosen (their scores take the counts of the moment).
 _BOOST_SECONDS = 30.0
+
+#: Conversations whose ids are kept for one database, at 150 bytes each.
+_MOST_CONVERSATIONS = 200_000
 
 Key = tuple[Source, int]
 
@@ -209,6 +212,7 @@ class IndexCache:
         self._corpora: OrderedDict[tuple[UUID, ...], Corpus] = OrderedDict()
         self._live: OrderedDict[tuple[Any, ...], _Live] = OrderedDict()
         self._boosts: OrderedDict[tuple[Any, ...], tuple[float, Boosts]] = OrderedDict()
+        self._conversations: OrderedDict[tuple[Any, ...], dict[int, str]] = OrderedDict()
 
     def corpus(self, connection: Connection, pieces: Sequence[PieceName]) -> Corpus:
         """The documents of the given pieces. Raises `IndexMovedError` when one is no longer there."""
@@ -292,6 +296,25 @@ class IndexCache:
                 self._boosts.popitem(last=False)
         return read
 
+    def conversations(self, connection: Connection, database: int, numbers: Sequence[int]) -> list[str | None]:
+        """The ids of conversations by their numbers, which never change; None for a number that none has."""
+        info = connection.info
+        name = (info.host, info.port, info.dbname, database)
+        with self._lock:
+            known = self._conversations.setdefault(name, {})
+            self._conversations.move_to_end(name)
+            while len(self._conversations) > _DATABASES:
+                self._conversations.popitem(last=False)
+            missing = [number for number in numbers if number not in known]
+        if missing:
+            read = _read_conversations(connection, missing)
+            with self._lock:
+                if len(known) > _MOST_CONVERSATIONS:
+                    known.clear()
+                known |= read
+            return [read.get(number) or known.get(number) for number in numbers]
+        return [known.get(number) for number in numbers]
+
 
 #: The one of this process.
 CACHE = IndexCache()
@@ -348,6 +371,13 @@ def _read_postings(
         piece, key = wanted[row.pop("place") - 1]
         found[piece.token, key] = None if row["data"] is None else find_postings(PostingRow(**row), key)
     return found
+
+
+def _read_conversations(connection: Connection, numbers: Sequence[int]) -> dict[int, str]:
+    rows = connection.execute(
+        "SELECT number, id::text FROM ros_conversations WHERE number = ANY (%s::integer[])", [number_array(numbers)]
+    ).fetchall()
+    return {row["number"]: row["id"] for row in rows}
 
 
 def _read_boosts(connection: Connection) -> Boosts:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from uuid import UUID
 
 import numpy as np
 from psycopg import sql
@@ -49,13 +48,14 @@ class TextScores:
     """BM25 by row, best first: keys are (source, seq). `best` is the highest of all candidates, 0 without any.
 
     `coverage` has the share of the query's words, by weight, that a row holds, 0 to 1 (not for rows that `unindexed.py`
-    found). `sessions` has, for the conversations of these rows, the BM25 of all their messages taken as one document,
-    scaled by the best of them to 0 to 1. `has_words` is False when the query holds nothing that could be looked for.
+    found). `sessions` has, by the id of each conversation of these rows, the BM25 of all its messages taken as one
+    document, scaled by the best of them to 0 to 1. `has_words` is False when the query holds nothing that could be
+    looked for.
     """
 
     scores: dict[Key, float] = field(default_factory=dict)
     best: float = 0.0
-    sessions: dict[UUID, float] = field(default_factory=dict)
+    sessions: dict[str, float] = field(default_factory=dict)
     coverage: dict[Key, float] = field(default_factory=dict)
     has_words: bool = True
 
@@ -102,51 +102,9 @@ def score_texts(
     About `kept` of them, and at least `request.limit` whenever so many hold any of the words; an extra row has 0 when
     it holds none. `literal`: rows with the exact text of the query are among them, wherever they would stand.
     """
-    for attempt in range(_ATTEMPTS):
-        try:
-            return _score_texts(connection, request, literal, extra, now, kept, profile, index)
-        except IndexMovedError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-    raise AssertionError("unreachable")
-
-
-def _score_texts(
-    connection: Connection,
-    request: SearchRequest,
-    literal: bool,
-    extra: Sequence[Key],
-    now: datetime,
-    kept: int,
-    profile: Profile,
-    index: IndexCache,
-) -> TextScores:
-    state = _read_state(connection, request.query)
-    if not state.words:
-        return TextScores(has_words=False)
-    corpus = index.corpus(connection, state.pieces)
-    live = index.live(connection, state.database, {} if state.is_behind else state.live)
-    scored = Field(corpus, live, corpus.places(state.changed), profile)
-    keys = {word: term_key(word) for word in [*state.words, *state.parts]}
-    postings = index.postings(connection, corpus.pieces, list(dict.fromkeys(keys.values())))
-    terms = {word: TermPostings(key, postings[key], *live.postings(key)) for word, key in keys.items()}
-    search = _Search(connection, request, scored, now, kept, profile, index.boosts(connection, state.database))
-    words = [terms[word] for word in state.words]
-    found = search.candidates(words, [terms[word] for word in state.parts] if literal else [], state)
-    beyond: dict[Key, float] = {}
-    if state.is_behind:
-        rows = [row for row in extra if row in state.live or row[1] > state.above[row[0]]]
-        beyond = unindexed.find_texts(
-            connection,
-            request,
-            above=state.above,
-            literal=literal,
-            extra=rows,
-            now=now,
-            kept=kept,
-            profile=profile,
-        )
-    return _answer(search, found, beyond, extra, words, state.conversations)
+    return TextSearch(connection, request, literal=literal, now=now, kept=kept, profile=profile, index=index).best(
+        extra
+    )
 
 
 def _read_state(connection: Connection, query: str) -> _State:
@@ -184,37 +142,97 @@ def _row(key: int) -> Key:
     return ("message", key) if key > 0 else ("summary", -key)
 
 
-class _Search:
-    """One search over a field: its candidates, and what the store says of them."""
+class TextSearch:
+    """`score_texts` in three steps: what must be read is read at once, `score` only computes, `best` asks the store.
+
+    Thus a caller can let the store do something else while the texts are scored.
+    """
 
     def __init__(
         self,
         connection: Connection,
         request: SearchRequest,
-        scored: Field,
+        *,
+        literal: bool = False,
         now: datetime,
         kept: int,
-        profile: Profile,
-        boosts: dict[int, tuple[int, datetime]],
+        profile: Profile = PROFILE,
+        index: IndexCache = CACHE,
     ) -> None:
-        self._connection, self._request, self.field = connection, request, scored
-        self._now, self._kept, self._profile, self._boosts = now, kept, profile, boosts
-        self.scores = np.zeros(0, dtype=np.float32)
+        self._connection, self._request, self._literal, self._index = connection, request, literal, index
+        self._now, self._kept, self._profile = now, kept, profile
+        self._words: list[TermPostings] = []
+        self._parts: list[TermPostings] = []
+        self._scored = False
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._read()
+                return
+            except IndexMovedError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
 
-    def candidates(self, words: list[TermPostings], parts: list[TermPostings], state: _State) -> _Found:
-        """The best rows that the filters let through; of rows with all the `parts` those with the exact text too."""
-        self.scores = self.field.score(words)
-        shown = visible(self.field, self._request, self._conversations(), state.noise)
-        positions = np.flatnonzero((self.scores > 0) & shown)
-        scores = self.scores[positions]
+    def _read(self) -> None:
+        state = self._state = _read_state(self._connection, self._request.query)
+        self.has_words = bool(state.words)
+        if not self.has_words:
+            return
+        corpus = self._index.corpus(self._connection, state.pieces)
+        live = self._index.live(self._connection, state.database, {} if state.is_behind else state.live)
+        self._field = Field(corpus, live, corpus.places(state.changed), self._profile)
+        keys = {word: term_key(word) for word in [*state.words, *state.parts]}
+        postings = self._index.postings(self._connection, corpus.pieces, list(dict.fromkeys(keys.values())))
+        terms = {word: TermPostings(key, postings[key], *live.postings(key)) for word, key in keys.items()}
+        self._words = [terms[word] for word in state.words]
+        self._parts = [terms[word] for word in state.parts] if self._literal else []
+        self._boosts = self._index.boosts(self._connection, state.database)
+        self._asked = self._conversations()
+
+    def score(self) -> None:
+        """Scores every row, which takes a while at a million; nothing is asked of the store."""
+        if self._scored or not self.has_words:
+            return
+        self._scored = True
+        field = self._field
+        self._scores = field.score(self._words)
+        shown = visible(field, self._request, self._asked, self._state.noise)
+        self._positions = np.flatnonzero((self._scores > 0) & shown)
+        scores = self._scores[self._positions]
         best = max(float(scores.max(initial=0)), 1e-9)
-        text, whole = promise(
-            scores / np.float32(best), self._fresh(positions), self.field.faint(positions), self._profile
+        self._text, self._whole = promise(
+            scores / np.float32(best), self._fresh(self._positions), field.faint(self._positions), self._profile
         )
-        found = self._checked(positions, text, whole)
-        if not parts:
+
+    def best(self, extra: Sequence[Key] = ()) -> TextScores:
+        """The best rows that the filters let through, the `extra` ones, and what else `TextScores` has of them."""
+        if not self.has_words:
+            return TextScores(has_words=False)
+        self.score()
+        found = self._candidates()
+        return _answer(self, found, self._beyond(extra), extra)
+
+    def _beyond(self, extra: Sequence[Key]) -> dict[Key, float]:
+        """The scores of rows that the index has not, when they are too many to be read."""
+        state = self._state
+        if not state.is_behind:
+            return {}
+        return unindexed.find_texts(
+            self._connection,
+            self._request,
+            above=state.above,
+            literal=self._literal,
+            extra=[row for row in extra if row in state.live or row[1] > state.above[row[0]]],
+            now=self._now,
+            kept=self._kept,
+            profile=self._profile,
+        )
+
+    def _candidates(self) -> _Found:
+        """The best rows that the filters let through; of a literal query those with the exact text too."""
+        found = self._checked(self._positions, self._text, self._whole)
+        if not self._parts:
             return found
-        exact = self._verbatim(positions, whole, parts)
+        exact = self._verbatim(self._positions, self._whole, self._parts)
         new = ~np.isin(exact.keys, found.keys)
         return _Found(np.concatenate([found.keys, exact.keys[new]]), np.concatenate([found.scores, exact.scores[new]]))
 
@@ -231,13 +249,13 @@ class _Search:
         return np.array([row["number"] for row in rows], dtype=np.int64)
 
     def _fresh(self, positions: Array) -> Array:
-        fresh = self.field.freshness(positions, self._now)
+        fresh = self._field.freshness(positions, self._now)
         if self._boosts:
-            places = self.field.places(np.array(list(self._boosts), dtype=np.int64))
+            places = self._field.places(np.array(list(self._boosts), dtype=np.int64))
             at = np.minimum(np.searchsorted(positions, places), max(len(positions) - 1, 0))
             for (accesses, last), place, where in zip(self._boosts.values(), places, at, strict=True):
                 if len(positions) and positions[where] == place:
-                    created = datetime.fromtimestamp(int(self.field.times(positions[where : where + 1])[0]), UTC)
+                    created = datetime.fromtimestamp(int(self._field.times(positions[where : where + 1])[0]), UTC)
                     fresh[where] = temporal(
                         now=self._now,
                         created_at=created,
@@ -249,29 +267,29 @@ class _Search:
 
     def _checked(self, positions: Array, text: Array, whole: Array) -> _Found:
         """The most promising rows, as many as are wanted after the store has tested the filters itself."""
-        wanted, times = self._kept, self.field.times(positions)
+        wanted, times = self._kept, self._field.times(positions)
         while True:
             first = top(whole, wanted, times, positions)
             chosen = np.unique(np.concatenate([first, top(text, wanted // 2, times, positions)]))
-            keys = self.field.keys(positions[chosen])
+            keys = self._field.keys(positions[chosen])
             passing = self._passing(keys)
             passes = np.array([key in passing for key in keys.tolist()], dtype=bool)
             if passes.all() or len(chosen) == len(positions) or np.count_nonzero(passes) >= self._kept:
-                return _Found(keys[passes], self.scores[positions[chosen]][passes])
+                return _Found(keys[passes], self._scores[positions[chosen]][passes])
             wanted *= 4
 
     def _verbatim(self, positions: Array, whole: Array, parts: list[TermPostings]) -> _Found:
         """Of the rows with all parts of the query some that hold it as it stands, the most promising first."""
-        at = np.flatnonzero(np.isin(positions, self.field.holds_all(parts), assume_unique=True))
+        at = np.flatnonzero(np.isin(positions, self._field.holds_all(parts), assume_unique=True))
         at = at[np.argsort(-whole[at], kind="stable")][: _VERBATIM * _VERBATIM_ROUNDS]
         for start in range(0, len(at), _VERBATIM):
             some = np.sort(positions[at[start : start + _VERBATIM]])
-            keys = self.field.keys(some)
+            keys = self._field.keys(some)
             exact = self._passing(keys, verbatim=True)
             if exact:
                 holds = np.flatnonzero([key in exact for key in keys.tolist()])
-                holds = holds[top(self.scores[some[holds]], self._kept)]
-                return _Found(keys[holds], self.scores[some[holds]])
+                holds = holds[top(self._scores[some[holds]], self._kept)]
+                return _Found(keys[holds], self._scores[some[holds]])
         return _Found(_NONE, _NONE)
 
     def _passing(self, keys: Array, *, verbatim: bool = False) -> set[int]:
@@ -288,17 +306,30 @@ class _Search:
         ).fetchall()
         return {row["key"] for row in rows}
 
-    def sessions(self, positions: Array, words: list[TermPostings], conversations: int) -> dict[UUID, float]:
+    def places(self, rows: Sequence[Key]) -> Array:
+        """The positions of rows, -1 for those that are not scored here."""
+        return self._field.places(np.array([_key(*row) for row in rows], dtype=np.int64))
+
+    def scores_at(self, places: Array) -> Array:
+        """BM25 by position, 0 for none."""
+        if not len(self._scores):
+            return np.zeros(len(places))
+        return np.where(places >= 0, self._scores[places], 0)
+
+    def coverage(self, positions: Array) -> Array:
+        """The share of the query's words that some ascending positions hold."""
+        return self._field.coverage(self._words, positions)
+
+    def sessions(self, positions: Array) -> dict[str, float]:
         """BM25 of the conversations of the given rows, each taken as one document, scaled to 0 to 1 by the best."""
-        numbers = np.unique(self.field.conversations(positions))
-        numbers = numbers[numbers <= conversations]
-        scores = self.field.sessions(words, conversations)[numbers]
+        state = self._state
+        numbers = np.unique(self._field.conversations(positions))
+        numbers = numbers[numbers <= state.conversations]
+        scores = self._field.sessions(self._words[:_SESSION_TERMS], state.conversations)[numbers]
         highest = max(float(scores.max(initial=0)), 1e-9)
-        found = self._connection.execute(
-            "SELECT number, id FROM ros_conversations WHERE number = ANY (%s::integer[])", [number_array(numbers)]
-        ).fetchall()
-        by_number = dict(zip(numbers.tolist(), (scores / highest).tolist(), strict=True))
-        return {row["id"]: by_number[row["number"]] for row in found}
+        ids = self._index.conversations(self._connection, state.database, numbers.tolist())
+        pairs = zip(ids, (scores / highest).tolist(), strict=True)
+        return {name: score for name, score in pairs if name is not None}
 
 
 @cache
@@ -307,30 +338,22 @@ def _check_statement() -> bytes:
     return text.as_string().encode()
 
 
-def _answer(
-    search: _Search,
-    found: _Found,
-    beyond: dict[Key, float],
-    extra: Sequence[Key],
-    words: list[TermPostings],
-    conversations: int,
-) -> TextScores:
+def _answer(search: TextSearch, found: _Found, beyond: dict[Key, float], extra: Sequence[Key]) -> TextScores:
     """`beyond`: the scores of rows that are not in the field."""
     scores = {_row(key): score for key, score in zip(found.keys.tolist(), found.scores.tolist(), strict=True)}
     scores |= beyond
     best = max(scores.values(), default=0.0)
     others = [row for row in extra if row not in scores]
     rows = [*scores, *others]
-    places = search.field.places(np.array([_key(*row) for row in rows], dtype=np.int64))
-    at = dict(zip(rows, places.tolist(), strict=True))
-    scores |= {row: float(search.scores[at[row]]) if at[row] >= 0 else 0.0 for row in others}
+    places = search.places(rows)
+    scores |= dict(zip(others, search.scores_at(places[len(rows) - len(others) :]).tolist(), strict=True))
     positions = np.unique(places[places >= 0])
-    covered = dict(zip(positions.tolist(), search.field.coverage(words, positions).tolist(), strict=True))
+    covered = dict(zip(positions.tolist(), search.coverage(positions).tolist(), strict=True))
     return TextScores(
         dict(sorted(scores.items(), key=lambda item: (-item[1], item[0]))),
         best,
-        search.sessions(positions, words[:_SESSION_TERMS], conversations),
-        {row: covered[place] for row, place in at.items() if place >= 0},
+        search.sessions(positions),
+        {row: covered[place] for row, place in zip(rows, places.tolist(), strict=True) if place >= 0},
     )
 
 

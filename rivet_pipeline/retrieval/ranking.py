@@ -8,26 +8,34 @@ neighbours' features, and the ties of the summary tree when there is a summary.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
+from psycopg.rows import tuple_row
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import scoring, vector
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, filter_values, number_array, statement
 from rivet_pipeline.retrieval.lexical import TextScores
+from rivet_pipeline.retrieval.query_dates import Period, shares_of_time
 from rivet_pipeline.retrieval.scoring import Profile
 from rivet_pipeline.retrieval.types import ScoreParts, SearchRequest, Source
 
 #: A row: its table and its sequence number.
 Key = tuple[Source, int]
+
+Floats = NDArray[np.float64]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECONDS_A_DAY = 86_400_000_000
 
 _MOST_IMPORTANT = max(scoring.IMPORTANCE.values())
 
@@ -62,34 +70,89 @@ class Scored:
     tool_name: str | None
 
 
-@dataclass(slots=True)
-class _Candidate:
-    """A row before it is scored. `own` is its relevance without context, `noise` what share it keeps of its score."""
+class _Features(NamedTuple):
+    """A row of `features.sql`: a summary's `key` is negative, times are in microseconds since 1970."""
 
-    row: dict[str, Any]
-    key: Key
-    conversation: UUID
-    text: float
-    semantic: float
-    temporal: float
-    noise: float
-    own: float
-    #: Its relevance as it counts, for itself and for what it lends: that of machinery counts little.
-    counts: float
-    neighbours: float = 0.0
-    tree: float = 0.0
-    session: float = 0.0
-    session_best: float = 0.0
-    context: float = 0.0
+    key: int
+    id: str
+    conversation: str
+    at: int
+    role: str | None
+    tool_name: str | None
+    kind: str
+    memory_type: str | None
+    head: str
+    characters: int | None
+    access_count: int | None
+    last_accessed: int | None
+    similarity: float | None
+    verbatim: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Rows before they are scored, column by column; `keys` has a summary's number negative.
+
+    `noise` is what share a row keeps of its score, `counts` its relevance without context as it counts, for itself and
+    for what it lends: that of machinery counts little. `at` is in microseconds since 1970.
+    """
+
+    rows: list[_Features]
+    keys: list[int]
+    text: Floats
+    semantic: Floats
+    temporal: Floats
+    noise: Floats
+    counts: Floats
+
+    def __add__(self, other: _Candidates) -> _Candidates:
+        arrays = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in ("text", "semantic", "temporal", "noise", "counts")
+        }
+        return _Candidates(self.rows + other.rows, self.keys + other.keys, **arrays)
+
+    @property
+    def messages(self) -> list[int]:
+        """The places of the messages."""
+        return [place for place, key in enumerate(self.keys) if key > 0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What each candidate is lent, and its relevance in its context; by place.
+
+    `temporal` is its freshness or, when the query names a date, how well its time fits that: who asks for a time wants
+    that one, not the newest.
+    `standing` is how well its conversation answers, by which a long list chooses among conversations.
+    """
+
+    neighbours: Floats
+    tree: Floats
+    session: Floats
+    session_best: Floats
+    named: Floats
+    temporal: Floats
+    context: Floats
+    standing: Floats
 
 
 @dataclass(frozen=True, slots=True)
 class _Ties:
-    """Which rows stand beside one another (`before`, `after`), and which were made from one another."""
+    """By key, which rows stand beside one another (`before`, `after`), and which were made from one another."""
 
-    before: dict[Key, Key] = field(default_factory=dict)
-    after: dict[Key, Key] = field(default_factory=dict)
-    relatives: dict[Key, set[Key]] = field(default_factory=dict)
+    before: dict[int, int] = field(default_factory=dict)
+    after: dict[int, int] = field(default_factory=dict)
+    relatives: dict[int, set[int]] = field(default_factory=dict)
+
+
+class _Place(NamedTuple):
+    """A scored candidate: its place among the candidates, its importance, and the share that diversity leaves it."""
+
+    place: int
+    score: float
+    importance: float
+    share: float = 1.0
 
 
 def rank(
@@ -103,76 +166,102 @@ def rank(
     literal: bool,
     now: datetime,
     profile: Profile,
+    periods: Sequence[Period] = (),
 ) -> list[Scored]:
     """The best `request.limit` of the candidates in their final order: by score, then newer first, then by id.
 
     A hybrid search adds the messages beside the best candidates, as far as they are within the filters: an answer need
     not hold the words of its question. `similarities` are those the vector arm brought; others are read here.
+    `periods` are those that the query names.
     """
 
-    def read(wanted: Sequence[Key]) -> list[_Candidate]:
+    def read(wanted: Sequence[Key]) -> _Candidates:
         rows = _features(connection, request, wanted, similarities, side, literal=literal)
-        return [_candidate(row, texts, similarities, now, profile) for row in rows]
+        return _weigh(rows, texts, similarities, now, profile)
 
-    candidates = {one.key: one for one in read(keys)}
-    ties, beside = _neighbours(connection, request, candidates.values(), profile)
-    if (
-        request.mode == "hybrid"
-        and side.query is not None
-        and (missing := [key for key in beside if key not in candidates])
-    ):
-        candidates |= {one.key: one for one in read(missing)}
-    _read_relatives(connection, candidates, ties)
-    _lend(candidates, ties, texts, profile)
-    scored = _score(candidates.values(), request.limit, profile)
+    candidates = read(keys)
+    ties, beside = _neighbours(connection, request, candidates, profile)
+    if request.mode == "hybrid" and side.query is not None:
+        known = set(candidates.keys)
+        missing: list[Key] = [("message", key) for key in beside if key not in known]
+        if missing:
+            candidates += read(missing)
+    _read_relatives(connection, candidates.keys, ties)
+    context = _lend(candidates, ties, texts, periods, profile)
+    scored = _score(candidates, context, request.limit, profile)
     if request.conversation_id is None:
         scored = _diversify(scored, candidates, ties, profile)
-    return scored[: request.limit]
+        if request.limit > profile.spread_from and not any(row.verbatim for row in candidates.rows):
+            scored = _spread(scored, candidates, context, profile)
+    best = float(context.context.max(initial=0.0))
+    return [_finished(one, candidates, context, best, profile) for one in scored[: request.limit]]
 
 
-def _candidate(
-    row: dict[str, Any], texts: TextScores, similarities: Mapping[Key, float], now: datetime, profile: Profile
-) -> _Candidate:
-    key: Key = (row["source"], row["seq"])
-    bm25 = texts.scores.get(key, 0.0) / texts.best if texts.best > 0 else 0.0
-    coverage = texts.coverage.get(key) if bm25 > 0 else None
-    text = scoring.text_part(bm25=min(1.0, bm25), coverage=coverage, profile=profile)
-    semantic = min(1.0, max(0.0, float(similarities.get(key, row["similarity"]) or 0.0)))
-    noise = scoring.noise_factor(
-        kind=row["kind"], tool_name=row["tool_name"], role=row["role"], characters=row["characters"], profile=profile
+def _weigh(
+    rows: list[_Features], texts: TextScores, similarities: Mapping[Key, float], now: datetime, profile: Profile
+) -> _Candidates:
+    """The parts of each row that it has by itself."""
+    named: list[Key] = [("message", row.key) if row.key > 0 else ("summary", -row.key) for row in rows]
+    bm25 = np.array([texts.scores.get(key, 0.0) for key in named])
+    bm25 = np.minimum(1.0, bm25 / texts.best) if texts.best > 0 else np.zeros(len(rows))
+    covered = np.array([texts.coverage.get(key, np.nan) for key in named])
+    known = (bm25 > 0) & ~np.isnan(covered)
+    text = np.where(known, scoring.text_part(bm25=bm25, coverage=covered, profile=profile), bm25)
+    near = [similarities.get(key, row.similarity or 0.0) for key, row in zip(named, rows, strict=True)]
+    semantic = np.clip(np.array(near, dtype=np.float64), 0.0, 1.0)
+    noise = np.array(
+        [
+            scoring.noise_factor(
+                kind=row.kind, tool_name=row.tool_name, role=row.role, characters=row.characters, profile=profile
+            )
+            for row in rows
+        ],
+        dtype=np.float64,
     )
     own = scoring.relevance(text=text, semantic=semantic, profile=profile)
-    temporal = scoring.temporal(
-        now=now,
-        created_at=row["at"],
-        last_accessed_at=row["last_accessed_at"],
-        accesses=row["access_count"] or 0,
+    created = _days(now, [row.at for row in rows])
+    temporal = scoring.temporal_of_days(
+        created=created,
+        accessed=_days(now, [row.at if row.last_accessed is None else row.last_accessed for row in rows]),
+        accesses=np.array([row.access_count or 0 for row in rows], dtype=np.float64),
         profile=profile,
     )
-    return _Candidate(row, key, row["conversation_id"], text, semantic, temporal, noise, own, own * noise)
+    return _Candidates(rows, [row.key for row in rows], text, semantic, temporal, noise, own * noise)
+
+
+def _days(now: datetime, times: list[int]) -> Floats:
+    """How long ago each of some times was, in days, at least 0."""
+    moment = (now - _EPOCH) // timedelta(microseconds=1)
+    ages: Floats = np.maximum(0, moment - np.array(times, dtype=np.int64)) / _MICROSECONDS_A_DAY
+    return ages
 
 
 def _neighbours(
-    connection: Connection, request: SearchRequest, candidates: Iterable[_Candidate], profile: Profile
-) -> tuple[_Ties, list[Key]]:
+    connection: Connection, request: SearchRequest, candidates: _Candidates, profile: Profile
+) -> tuple[_Ties, list[int]]:
     """The ties of the most relevant messages to those beside them, and the ones among these that may be found."""
-    ties, beside = _Ties(), dict[Key, None]()
-    messages = [one for one in candidates if one.row["source"] == "message"]
+    ties, beside = _Ties(), dict[int, None]()
+    messages = candidates.messages
     if not messages:
         return ties, []
-    best = heapq.nlargest(max(profile.neighbours_of, request.limit), messages, key=lambda one: (one.counts, one.key))
-    rows = connection.execute(
+    counts, keys = candidates.counts.tolist(), candidates.keys
+    best = heapq.nlargest(
+        max(profile.neighbours_of, request.limit), messages, key=lambda place: (counts[place], keys[place])
+    )
+    rows = _fetch(
+        connection,
         _neighbours_statement(),
-        filter_values(request) | {"messages": number_array(one.key[1] for one in best)},
-    ).fetchall()
-    for row in rows:
-        here: Key = ("message", row["seq"])
-        for name, forth, back in (("before", ties.before, ties.after), ("after", ties.after, ties.before)):
-            if row[name] is not None:
-                there: Key = ("message", row[name])
-                forth[here], back[there] = there, here
-                if row[f"{name}_within"]:
-                    beside[there] = None
+        filter_values(request) | {"messages": number_array(keys[place] for place in best)},
+    )
+    for here, before, before_within, after, after_within in rows:
+        if before is not None:
+            ties.before[here], ties.after[before] = before, here
+            if before_within:
+                beside[before] = None
+        if after is not None:
+            ties.after[here], ties.before[after] = after, here
+            if after_within:
+                beside[after] = None
     return ties, list(beside)
 
 
@@ -181,126 +270,179 @@ def _neighbours_statement() -> bytes:
     return sql.SQL(statement("neighbours")).format(filter=MESSAGE_FILTER).as_string().encode()
 
 
-def _read_relatives(connection: Connection, candidates: Mapping[Key, _Candidate], ties: _Ties) -> None:
-    summaries = [seq for source, seq in candidates if source == "summary"]
+def _read_relatives(connection: Connection, keys: Sequence[int], ties: _Ties) -> None:
+    summaries = [-key for key in keys if key < 0]
     if not summaries:
         return
-    rows = connection.execute(
-        statement("relatives"),
-        {
-            "summaries": number_array(summaries),
-            "messages": number_array(seq for source, seq in candidates if source == "message"),
-        },
-    ).fetchall()
-    for row in rows:
-        above: Key = ("summary", row["above"])
-        below: Key = ("message", row["below"]) if row["below"] > 0 else ("summary", -row["below"])
-        ties.relatives.setdefault(above, set()).add(below)
-        ties.relatives.setdefault(below, set()).add(above)
+    values = {"summaries": number_array(summaries), "messages": number_array(key for key in keys if key > 0)}
+    for above, below in _fetch(connection, statement("relatives"), values):
+        ties.relatives.setdefault(-above, set()).add(below)
+        ties.relatives.setdefault(below, set()).add(-above)
 
 
-def _lend(candidates: Mapping[Key, _Candidate], ties: _Ties, texts: TextScores, profile: Profile) -> None:
-    """Fills in what each candidate is lent, and its relevance in its context."""
-    best: dict[UUID, float] = {}
-    for one in candidates.values():
-        if one.counts > best.get(one.conversation, 0.0):
-            best[one.conversation] = one.counts
+def _lend(
+    candidates: _Candidates, ties: _Ties, texts: TextScores, periods: Sequence[Period], profile: Profile
+) -> _Context:
+    """What each candidate is lent, and its relevance in its context."""
+    keys, counts = candidates.keys, candidates.counts
+    lends = dict(zip(keys, counts.tolist(), strict=True))
 
-    def lends(key: Key | None) -> float:
-        found = None if key is None else candidates.get(key)
-        return 0.0 if found is None else found.counts
+    def beside(tied: Mapping[int, int]) -> Floats:
+        return np.array([lends.get(tied.get(key, 0), 0.0) for key in keys])
 
-    for key, one in candidates.items():
-        before, after = lends(ties.before.get(key)), lends(ties.after.get(key))
-        if before or after:
-            one.neighbours = scoring.lent(before=before, after=after, tree=0.0, profile=profile)
-        lent = one.neighbours
-        if key in ties.relatives:
-            one.tree = max(lends(other) for other in ties.relatives[key])
-            lent = scoring.lent(before=before, after=after, tree=one.tree, profile=profile)
-        one.session = texts.sessions.get(one.conversation, 0.0)
-        if key[0] == "summary":
-            # A summary speaks for its conversation, whatever words the messages used.
-            one.session = max(one.session, one.text)
-        one.session_best = best.get(one.conversation, 0.0)
-        one.context = scoring.in_context(
-            own=one.counts, lent=lent, session=one.session, session_best=one.session_best, profile=profile
+    before, after = beside(ties.before), beside(ties.after)
+    none = np.zeros(len(keys))
+    tree = none
+    if ties.relatives:
+        tree = np.array(
+            [max((lends.get(one, 0.0) for one in ties.relatives.get(key, ())), default=0.0) for key in keys]
         )
+    numbers: dict[str, int] = {}
+    conversation = np.array([numbers.setdefault(row.conversation, len(numbers)) for row in candidates.rows], np.intp)
+    session = np.array([texts.sessions.get(name, 0.0) for name in numbers])[conversation]
+    # A summary speaks for its conversation, whatever words the messages used.
+    session = np.where(np.array(keys) < 0, np.maximum(session, candidates.text), session)
+    lent = scoring.lent(before=before, after=after, tree=tree, profile=profile)
+    named = none
+    if periods:
+        named = shares_of_time(periods, np.array([row.at for row in candidates.rows]), profile.named_fades_days)
+
+    def best(values: Floats) -> Floats:
+        """By place, the highest of the conversation."""
+        found = np.zeros(len(numbers))
+        np.maximum.at(found, conversation, values)
+        return found[conversation]
+
+    def scaled(values: Floats) -> Floats:
+        return values / max(float(values.max(initial=0.0)), 1e-9)
+
+    session_best = best(counts)
+    context = scoring.in_context(
+        own=counts,
+        lent=lent,
+        session=session,
+        session_best=session_best,
+        named=named if periods else None,
+        profile=profile,
+    )
+    standing = sum(scaled(best(values)) for values in (session, counts + lent, candidates.semantic)) + best(named)
+    neighbours = scoring.lent(before=before, after=after, tree=none, profile=profile)
+    temporal = named if periods else candidates.temporal
+    return _Context(neighbours, tree, session, session_best, named, temporal, context, standing)
 
 
-def _score(candidates: Iterable[_Candidate], limit: int, profile: Profile) -> list[Scored]:
+def _score(candidates: _Candidates, context: _Context, limit: int, profile: Profile) -> list[_Place]:
     """The best of the candidates, `limit` and more, in order."""
-    every = list(candidates)
-    any_verbatim = any(one.row["verbatim"] for one in every)
-    best = max((one.context for one in every), default=0.0)
+    rows = candidates.rows
+    verbatim = np.array([row.verbatim for row in rows], dtype=bool)
+    best = float(context.context.max(initial=0.0))
 
-    def total(one: _Candidate, importance: float) -> float:
-        score = one.noise * scoring.total(
-            context=one.context, best=best, temporal=one.temporal, importance=importance, profile=profile
+    @cache
+    def totals(importance: float) -> list[float]:
+        scores = candidates.noise * scoring.total(
+            context=context.context,
+            best=best,
+            temporal=context.temporal,
+            importance=importance,
+            profile=profile,
         )
-        return scoring.lift_verbatim(score, bool(one.row["verbatim"])) if any_verbatim else score
+        if verbatim.any():
+            scores = np.where(verbatim, scoring.lift_verbatim(scores, True), scoring.lift_verbatim(scores, False))
+        found: list[float] = scores.tolist()
+        return found
 
     # Telling the type of a memory from its words is the dearest part and moves a score the least, so it is asked in the
     # order of what a row could reach, until nothing further can come into the list.
-    drafts = sorted(((total(one, _MOST_IMPORTANT), one) for one in every), key=lambda draft: draft[0], reverse=True)
+    most = totals(_MOST_IMPORTANT)
     wanted = max(_SCORED, _SCORED_EACH * limit)
-    scored: list[Scored] = []
+    scored: list[_Place] = []
     reached: list[float] = []
-    for most, one in drafts:
-        if len(reached) == wanted and most < reached[0]:
+    for place in np.argsort(-np.array(most), kind="stable").tolist():
+        if len(reached) == wanted and most[place] < reached[0]:
             break
-        row = one.row
+        row = rows[place]
         kind = scoring.memory_type(
-            row["role"], row["tool_name"], {"kind": row["kind"], "memory_type": row["memory_type"]}, row["head"]
+            row.role, row.tool_name, {"kind": row.kind, "memory_type": row.memory_type}, row.head
         )
         importance = scoring.IMPORTANCE[kind]
-        score = total(one, importance)
-        parts = _parts(one, importance, best, profile)
-        scored.append(Scored(one.key, row["id"], row["at"], score, parts, row["role"], row["tool_name"]))
+        score = totals(importance)[place]
+        scored.append(_Place(place, score, importance))
         (heapq.heappush if len(reached) < wanted else heapq.heappushpop)(reached, score)
-    return _in_order(scored)
+    return _in_order(scored, candidates)
 
 
-def _parts(one: _Candidate, importance: float, best: float, profile: Profile) -> ScoreParts:
-    return ScoreParts(
-        text=one.text,
-        semantic=one.semantic,
-        temporal=one.temporal,
-        importance=importance,
-        neighbours=one.neighbours,
-        tree=one.tree,
-        session=one.session,
-        session_best=one.session_best,
-        within=scoring.within(context=one.context, best=best, profile=profile),
-        noise=one.noise,
-    )
+def _in_order(scored: list[_Place], candidates: _Candidates) -> list[_Place]:
+    rows = candidates.rows
+    return sorted(scored, key=lambda one: (-one.score, -rows[one.place].at, rows[one.place].id))
 
 
-def _in_order(scored: list[Scored]) -> list[Scored]:
-    scored.sort(key=lambda one: one.id.bytes)
-    scored.sort(key=lambda one: (one.score, one.at), reverse=True)
-    return scored
-
-
-def _diversify(
-    scored: list[Scored], candidates: Mapping[Key, _Candidate], ties: _Ties, profile: Profile
-) -> list[Scored]:
+def _diversify(scored: list[_Place], candidates: _Candidates, ties: _Ties, profile: Profile) -> list[_Place]:
     """The list with less for rows of a conversation that has many in it, and for what repeats a relative above it."""
-    places: dict[UUID, int] = {}
-    above: set[Key] = set()
+    places: dict[str, int] = {}
+    above: set[int] = set()
     result = []
     for one in scored:
-        conversation = candidates[one.key].conversation
+        key, conversation = candidates.keys[one.place], candidates.rows[one.place].conversation
         place = places.get(conversation, 0)
         places[conversation] = place + 1
         share = scoring.crowd_factor(place, profile)
-        if not above.isdisjoint(ties.relatives.get(one.key, ())):
+        if not above.isdisjoint(ties.relatives.get(key, ())):
             share *= profile.repeat_share
-        above.add(one.key)
-        if share < 1:
-            one = replace(one, score=one.score * share, parts=replace(one.parts, diversity=share))
+        above.add(key)
+        result.append(one._replace(score=one.score * share, share=share) if share < 1 else one)
+    return _in_order(result, candidates)
+
+
+def _spread(scored: list[_Place], candidates: _Candidates, context: _Context, profile: Profile) -> list[_Place]:
+    """A long list with the best rows of further conversations where it would go on with those that it has.
+
+    By the standing of the conversations. Scores that are too high for their new place become as high as those above.
+    """
+    head, further, others = scored[: profile.spread_from], dict[str, _Place](), list[_Place]()
+    seen = {candidates.rows[one.place].conversation for one in head}
+    for one in scored[profile.spread_from :]:
+        conversation = candidates.rows[one.place].conversation
+        if conversation in seen or conversation in further:
+            others.append(one)
+        else:
+            further[conversation] = one
+    first = sorted(further.values(), key=lambda one: -context.standing[one.place])
+    wanted = max(0, profile.spread_to - len(seen))
+    result = list(head)
+    for one in [*first[:wanted], *_in_order(first[wanted:] + others, candidates)]:
+        # A little lower, so that the order by score is this one.
+        most = math.nextafter(result[-1].score, 0.0)
+        if 0 < most < one.score:
+            one = one._replace(score=most, share=one.share * most / one.score)
         result.append(one)
-    return _in_order(result)
+    return result
+
+
+def _finished(one: _Place, candidates: _Candidates, context: _Context, best: float, profile: Profile) -> Scored:
+    place, row = one.place, candidates.rows[one.place]
+    parts = ScoreParts(
+        text=float(candidates.text[place]),
+        semantic=float(candidates.semantic[place]),
+        temporal=float(context.temporal[place]),
+        importance=one.importance,
+        neighbours=float(context.neighbours[place]),
+        tree=float(context.tree[place]),
+        session=float(context.session[place]),
+        session_best=float(context.session_best[place]),
+        named=float(context.named[place]),
+        within=float(scoring.within(context=context.context[place], best=best, profile=profile)),
+        noise=float(candidates.noise[place]),
+        diversity=one.share,
+    )
+    key: Key = ("message", row.key) if row.key > 0 else ("summary", -row.key)
+    at = _EPOCH + timedelta(microseconds=row.at)
+    return Scored(key, UUID(row.id), at, one.score, parts, row.role, row.tool_name)
+
+
+def _fetch(connection: Connection, query: bytes | str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """The rows as tuples: naming the columns of some hundred rows takes longer than reading them."""
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        return cursor.execute(query, values).fetchall()
 
 
 def _features(
@@ -311,7 +453,7 @@ def _features(
     side: SemanticSide,
     *,
     literal: bool,
-) -> list[dict[str, Any]]:
+) -> list[_Features]:
     values: dict[str, Any] = {
         "messages": number_array(seq for source, seq in keys if source == "message"),
         "summaries": number_array(seq for source, seq in keys if source == "summary"),
@@ -321,7 +463,7 @@ def _features(
     }
     if side.query is not None:
         values["vector"] = vector.vector_text(side.query)
-    return connection.execute(_features_statement(side.model), values).fetchall()
+    return [_Features._make(row) for row in _fetch(connection, _features_statement(side.model), values)]
 
 
 @cache

@@ -1,7 +1,7 @@
 """How relevant a candidate is: pure functions and the one profile of constants.
 
-Nothing here touches the database or imports anything of ours. `bm25.sql` computes the same BM25 beside the data; a test
-holds the two together.
+The parts of a score take one row's numbers or columns of many rows', whichever is given. Nothing here touches the
+database or imports anything of ours. `bm25.sql` computes the same BM25 beside the data; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: A row's number, or those of many rows.
+Value = TypeVar("Value", float, NDArray[np.float64])
 
 #: Progress ticks and replays repeat what other rows say; search leaves them out.
 NOISE_KINDS = ("progress", "replay")
@@ -59,6 +65,11 @@ class Profile:
     #: What the conversation taken as one text adds, and the best row of it.
     session: float = 0.5
     session_best: float = 0.2
+    #: What a row gains that was said at a date which the query names, and in how many days after it half is left.
+    named: float = 0.5
+    named_fades_days: float = 7.0
+    #: Candidates from such a time of each arm.
+    named_kept: int = 60
     #: Freshness and importance count as this power of a row's relevance, measured against the best row of the query,
     #: and never less than `within_least`: of rows that say equally little the newer ones come first.
     within: float = 8.0
@@ -70,6 +81,10 @@ class Profile:
     crowd_free: int = 6
     crowd_share: float = 0.97
     crowd_least: float = 0.3
+    #: A list that is longer than the first number goes on with the best row of other conversations, as far as those are
+    #: known, until it has the second number of conversations.
+    spread_from: int = 20
+    spread_to: int = 10
     #: A summary below what it was made from (or the other way round) keeps this share.
     repeat_share: float = 0.85
     #: Injected context, notices and tool stubs keep this share of their score.
@@ -107,11 +122,17 @@ def temporal(
     search happens to return would be new again, and stand above the answer of the next one. A time in the future is an
     age of 0. The product can reach 1.5 and is cut to 1, so that a score stays within 0 to 1. All times aware.
     """
-    counted = min(max(accesses, 0), profile.max_accesses)
     created = max(0.0, (now - created_at).total_seconds() / 86_400)
     accessed = created if last_accessed_at is None else max(0.0, (now - last_accessed_at).total_seconds() / 86_400)
-    days = created + (min(accessed, created) - created) * counted / profile.max_accesses
-    return min(1.0, math.exp(-profile.decay_per_day * days) * (1 + profile.per_access * counted))
+    return float(temporal_of_days(created=created, accessed=accessed, accesses=float(accesses), profile=profile))
+
+
+def temporal_of_days(*, created: Value, accessed: Value, accesses: Value, profile: Profile = PROFILE) -> Value:
+    """The same of ages in days, at least 0; the age of what was never accessed is that of its creation."""
+    counted = np.minimum(np.maximum(accesses, 0), profile.max_accesses)
+    days = created + (np.minimum(accessed, created) - created) * counted / profile.max_accesses
+    fresh: Value = np.minimum(1.0, np.exp(-profile.decay_per_day * days) * (1 + profile.per_access * counted))
+    return fresh
 
 
 def idf(documents: float, df: float) -> float:
@@ -126,7 +147,7 @@ def bm25_term(*, weight: float, tf: float, length: float, mean_length: float, pr
     return weight * tf * (profile.k1 + 1) / (tf + profile.k1 * norm)
 
 
-def text_part(*, bm25: float, coverage: float | None, profile: Profile = PROFILE) -> float:
+def text_part(*, bm25: Value, coverage: Value | None, profile: Profile = PROFILE) -> Value:
     """How well a row's words fit, from 0 to 1.
 
     `bm25` is scaled by the best of the query's candidates; `coverage` is the share of the query's words, by weight,
@@ -136,23 +157,24 @@ def text_part(*, bm25: float, coverage: float | None, profile: Profile = PROFILE
     return bm25 if coverage is None else (1 - profile.coverage) * bm25 + profile.coverage * coverage
 
 
-def relevance(*, text: float, semantic: float, profile: Profile = PROFILE) -> float:
+def relevance(*, text: Value, semantic: Value, profile: Profile = PROFILE) -> Value:
     """The text and the semantic part of a row by their weights, from 0 to 1.
 
     A part that could not be computed is 0, never a substitute: the answer says that it is missing instead.
     """
     both = profile.text + profile.semantic
-    return (profile.text * text + profile.semantic * semantic) / both if both > 0 else 0.0
+    return (profile.text * text + profile.semantic * semantic) / both if both > 0 else 0.0 * text
 
 
-def lent(*, before: float, after: float, tree: float, profile: Profile = PROFILE) -> float:
+def lent(*, before: Value, after: Value, tree: Value, profile: Profile = PROFILE) -> Value:
     """What a row's surroundings lend it, from 0 to the sum of the neighbours' two shares.
 
     The arguments are the relevance of the message before it, of the one after it, and of its best relative in the
     summary tree, each from 0 to 1 and 0 where there is none.
     """
     lends = profile.lent_before * before + profile.lent_after * after
-    return min(most_lent(profile), max(lends, profile.lent_tree * tree))
+    bounded: Value = np.minimum(most_lent(profile), np.maximum(lends, profile.lent_tree * tree))
+    return bounded
 
 
 def most_lent(profile: Profile = PROFILE) -> float:
@@ -160,17 +182,30 @@ def most_lent(profile: Profile = PROFILE) -> float:
     return profile.lent_before + profile.lent_after
 
 
-def in_context(*, own: float, lent: float, session: float, session_best: float, profile: Profile = PROFILE) -> float:
+def in_context(
+    *,
+    own: Value,
+    lent: Value,
+    session: Value,
+    session_best: Value,
+    named: Value | None = None,
+    profile: Profile = PROFILE,
+) -> Value:
     """A row's relevance with its context, from 0 to 1: its own, what is lent to it, and what its conversation says.
 
     `session` is the BM25 of the conversation as one text, scaled by the best conversation; `session_best` the relevance
-    of the conversation's best row.
+    of the conversation's best row; `named` how well its time fits the dates that the query names, None when it names
+    none.
     """
     most = 1 + most_lent(profile) + profile.session + profile.session_best
-    return min(1.0, (own + lent + profile.session * session + profile.session_best * session_best) / most)
+    both = own + lent + profile.session * session + profile.session_best * session_best
+    if named is not None:
+        most, both = most + profile.named, both + profile.named * named
+    bounded: Value = np.minimum(1.0, both / most)
+    return bounded
 
 
-def total(*, context: float, best: float, temporal: float, importance: float, profile: Profile = PROFILE) -> float:
+def total(*, context: Value, best: float, temporal: Value, importance: float, profile: Profile = PROFILE) -> Value:
     """A row's score: the seeds' weighted sum, freshness and importance scaled within relevance. From 0 to 1.
 
     `context` is the row's relevance in its context and `best` the highest of all candidates. The best row gets its
@@ -183,11 +218,11 @@ def total(*, context: float, best: float, temporal: float, importance: float, pr
     return (profile.text + profile.semantic) * context + share * fresh
 
 
-def within(*, context: float, best: float, profile: Profile = PROFILE) -> float:
+def within(*, context: Value, best: float, profile: Profile = PROFILE) -> Value:
     """In what share freshness and importance count for a row, from 0 to 1; see `total`."""
     if best <= 0:
-        return 1.0
-    share: float = min(1.0, context / best) ** profile.within
+        return 0.0 * context + 1.0
+    share: Value = (np.minimum(context, best) / best) ** profile.within
     return profile.within_least + (1 - profile.within_least) * share
 
 
@@ -198,7 +233,7 @@ def crowd_factor(place: int, profile: Profile = PROFILE) -> float:
     return max(profile.crowd_least, share)
 
 
-def lift_verbatim(score: float, verbatim: bool) -> float:
+def lift_verbatim(score: Value, verbatim: bool) -> Value:
     """The score of a hit of a literal query: the upper half of the scale belongs to texts that contain it verbatim."""
     return 0.5 + 0.5 * score if verbatim else 0.5 * score
 

@@ -16,7 +16,8 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.embedder import UNKNOWN_WORDS
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
-from rivet_pipeline.retrieval.filters import accepted_tags, number_array, resolve_tag, statement, tune_session
+from rivet_pipeline.retrieval.filters import number_array, resolve_tag, statement, tune_session
+from rivet_pipeline.retrieval.query_dates import Period, named_periods
 from rivet_pipeline.retrieval.ranking import Key, Scored, SemanticSide, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around, without_frame
@@ -77,8 +78,7 @@ def search(
     with connection.transaction():
         tune_session(connection, ef_search=_EF_SEARCH)
         run = _search_texts if request.mode in _READING else _search
-        response = run(connection, request, side, now, profile)
-        return replace(response, hits=_with_tags(connection, response.hits))
+        return run(connection, request, side, now, profile)
 
 
 def _refuse(request: SearchRequest) -> str | None:
@@ -89,11 +89,6 @@ def _refuse(request: SearchRequest) -> str | None:
     if any(one.isalnum() or (ord(one) > 0x2000 and one != "\ufffd") for one in request.query):
         return None
     return "the query holds no word to search for; mode trigram looks for signs as well"
-
-
-def _with_tags(connection: Connection, hits: list[Hit]) -> list[Hit]:
-    tags = accepted_tags(connection, (hit.conversation_id for hit in hits)) if hits else {}
-    return [replace(hit, tags=tags.get(hit.conversation_id, ())) for hit in hits]
 
 
 def _search_texts(
@@ -164,30 +159,60 @@ def _embed(connection: Connection, request: SearchRequest, embed_query: EmbedQue
 def _search(
     connection: Connection, request: SearchRequest, side: SemanticSide, now: datetime, profile: Profile
 ) -> SearchResponse:
+    literal = scoring.looks_literal(request.query)
+    words = None
+    if request.mode != "vector":
+        kept = max(profile.lexical_kept, 4 * request.limit)
+        words = lexical.TextSearch(connection, request, literal=literal, now=now, kept=kept, profile=profile)
+        if not words.has_words:
+            return SearchResponse(request.query, [], side.degraded, _why_no_words(request.query))
     similarities: dict[Key, float] = {}
     if side.model is not None and side.query is not None:
         wanted = max(profile.vector_kept, 2 * request.limit)
-        similarities = vector.nearest(connection, side.model, side.query, request, wanted=wanted).similarities
+        meanwhile = None if words is None else words.score
+        similarities = vector.nearest(
+            connection, side.model, side.query, request, wanted=wanted, meanwhile=meanwhile
+        ).similarities
         if request.mode == "hybrid":
             similarities = {row: near for row, near in similarities.items() if near >= LEAST_SIMILARITY}
-    literal = scoring.looks_literal(request.query)
-    texts = lexical.TextScores()
-    if request.mode != "vector":
-        texts = lexical.score_texts(
-            connection,
-            request,
-            literal=literal,
-            extra=list(similarities),
-            now=now,
-            kept=max(profile.lexical_kept, 4 * request.limit),
-            profile=profile,
-        )
-        if not texts.has_words:
-            return SearchResponse(request.query, [], side.degraded, _why_no_words(request.query))
-    keys = list(dict.fromkeys([*texts.scores, *similarities]))
-    scored = rank(connection, request, keys, texts, similarities, side, literal=literal, now=now, profile=profile)
+    periods = named_periods(request.query, now)
+    extra = list(similarities)
+    for period in periods:
+        extra += _of_period(connection, request, side, period, now, profile)
+    texts = lexical.TextScores() if words is None else words.best(list(dict.fromkeys(extra)))
+    keys = list(dict.fromkeys([*texts.scores, *extra]))
+    scored = rank(
+        connection,
+        request,
+        keys,
+        texts,
+        similarities,
+        side,
+        literal=literal,
+        now=now,
+        profile=profile,
+        periods=periods,
+    )
     hits = _read_hits(connection, request.query, scored)
     return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side))
+
+
+def _of_period(
+    connection: Connection, request: SearchRequest, side: SemanticSide, period: Period, now: datetime, profile: Profile
+) -> list[Key]:
+    """The best rows of each arm from a period that the query names, which may be none of the best of all times."""
+    since = period.start if request.since is None else max(request.since, period.start)
+    before = period.end if request.before is None else min(request.before, period.end)
+    if since >= before:
+        return []
+    request = replace(request, since=since, before=before)
+    found: list[Key] = []
+    if side.model is not None and side.query is not None:
+        near = vector.nearest(connection, side.model, side.query, request, wanted=profile.named_kept).similarities
+        found += [row for row, likeness in near.items() if request.mode == "vector" or likeness >= LEAST_SIMILARITY]
+    if request.mode != "vector":
+        found += lexical.score_texts(connection, request, now=now, kept=profile.named_kept, profile=profile).scores
+    return found
 
 
 def _why_nothing(request: SearchRequest, side: SemanticSide) -> str:
@@ -221,6 +246,8 @@ def _within(request: SearchRequest) -> str:
 
 
 def _read_hits(connection: Connection, query: str, scored: list[Scored]) -> list[Hit]:
+    if not scored:
+        return []
     rows = connection.execute(
         statement("read_hits"),
         {
@@ -252,6 +279,7 @@ def _read_hits(connection: Connection, query: str, scored: list[Scored]) -> list
                 title=row["title"],
                 earliest_at=row["earliest_at"],
                 message_count=row["message_count"],
+                tags=tuple(row["tags"]),
             )
         )
     return hits

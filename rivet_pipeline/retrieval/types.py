@@ -39,8 +39,9 @@ class ScoreParts:
 
     Beside the four parts: what the neighbouring messages lend (`neighbours`), the relevance of the best relative in the
     summary tree (`tree`), the conversation as one text (`session`) and the relevance of its best row (`session_best`),
-    the share in which freshness and importance count (`within`), and the shares that a row keeps that is machinery
-    (`noise`) or repeats what stands above it in the list (`diversity`).
+    how well its time fits the dates that the query names (`named`; `temporal` is the same then), the share in which
+    freshness and importance count (`within`), and the shares that a row keeps that is machinery (`noise`) or that steps
+    back for others (`diversity`: it repeats what stands above it, or other conversations are shown first).
     """
 
     text: float
@@ -51,6 +52,7 @@ class ScoreParts:
     tree: float = 0.0
     session: float = 0.0
     session_best: float = 0.0
+    named: float = 0.0
     within: float = 1.0
     noise: float = 1.0
     diversity: float = 1.0

@@ -6,14 +6,15 @@ reason instead of an error, because the text arm can still answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import sql
+from psycopg import Cursor, sql
+from psycopg.rows import DictRow
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, statement
@@ -73,48 +74,88 @@ def nearest(
     request: SearchRequest,
     *,
     wanted: int,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Nearest:
     """The rows whose best chunk lies nearest: `wanted` messages, half as many summaries (`request.limit` at least).
 
     Only rows within the request's filters, and all of them when fewer exist. The index is walked in order until enough
-    rows pass the filters; a scope that is small, or in which the walk gave up, is compared exactly. Runs under
-    `tune_session`.
+    rows pass the filters; a scope that is small, or in which the walk gave up, is compared exactly. `meanwhile` is
+    called once, while the store looks; it must not use the connection. Runs in a transaction, under `tune_session`.
     """
     refused = refuse_vector(model, vector)
     if refused is not None:
         return Nearest(degraded=refused)
-    found: dict[tuple[Source, int], float] = {}
+    sides = []
     if request.scope != "summaries":
-        found.update(_nearest_of(connection, "message", model, vector, request, wanted))
+        sides.append(_Side(connection, "message", model, vector, request, wanted))
     if request.scope != "messages" and request.role is None:
-        fewer = max(wanted // 2, request.limit)
-        found.update(_nearest_of(connection, "summary", model, vector, request, fewer))
+        sides.append(_Side(connection, "summary", model, vector, request, max(wanted // 2, request.limit)))
+    # In a pipeline the questions are sent without waiting for an answer, and the store works while this process does.
+    with connection.pipeline():
+        for side in sides:
+            side.ask()
+        if meanwhile is not None:
+            meanwhile()
+        found: dict[tuple[Source, int], float] = {}
+        for side in sides:
+            found.update(side.answer())
     return Nearest(dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))))
 
 
-def _nearest_of(
-    connection: Connection,
-    source: Source,
-    model: ServingModel,
-    vector: NDArray[np.float32],
-    request: SearchRequest,
-    wanted: int,
-) -> dict[tuple[Source, int], float]:
-    values = filter_values(request) | {"vector": vector_text(vector), "small": _SMALL_SCOPE}
-    if request.conversation_id is None and not _is_small(connection, source, request, values):
-        walk = _statement("nearest_walk", source, model)
-        chunks = round(_CHUNKS_PER_ROW * wanted)
-        while True:
-            rows = connection.execute(walk, values | {"chunks": chunks}, prepare=False).fetchall()
-            best = _best_chunks(source, rows)
-            if len(best) >= wanted:
-                return dict(list(best.items())[:wanted])
-            if len(rows) < chunks:
-                break
-            chunks *= 4
-    exact = _statement("nearest_exact", source, model)
-    rows = connection.execute(exact, values | {"wanted": wanted}, prepare=False).fetchall()
-    return _best_chunks(source, rows)
+class _Side:
+    """The nearest rows of one table: `ask` sends the first question and `answer` reads what came, and asks on."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        source: Source,
+        model: ServingModel,
+        vector: NDArray[np.float32],
+        request: SearchRequest,
+        wanted: int,
+    ) -> None:
+        self._connection, self._source, self._model, self._wanted = connection, source, model, wanted
+        self._values = filter_values(request) | {"vector": vector_text(vector), "small": _SMALL_SCOPE}
+        self._chunks = round(_CHUNKS_PER_ROW * wanted)
+        self._walks = request.conversation_id is None and not _is_small(connection, source, request, self._values)
+        self._asked: Cursor[DictRow] | None = None
+
+    def ask(self) -> None:
+        """Sends the question; nothing is waited for within a pipeline."""
+        self._asked = self._walk() if self._walks else self._compare()
+
+    def _walk(self) -> Cursor[DictRow]:
+        # Of a cursor no more chunks are read than it takes, and the next one is where the walk goes on.
+        self._connection.execute(
+            _statement("nearest_walk", self._source, self._model),
+            self._values | {"chunks": self._chunks},
+            prepare=False,
+        )
+        return self._fetch(self._wanted)
+
+    def _fetch(self, chunks: int) -> Cursor[DictRow]:
+        return self._connection.execute(f"FETCH {chunks} FROM nearest_{self._source}".encode(), prepare=False)
+
+    def _compare(self) -> Cursor[DictRow]:
+        exact = _statement("nearest_exact", self._source, self._model)
+        return self._connection.execute(exact, self._values | {"wanted": self._wanted}, prepare=False)
+
+    def answer(self) -> dict[tuple[Source, int], float]:
+        """The rows by key, nearest first."""
+        assert self._asked is not None
+        rows = self._asked.fetchall()
+        while self._walks:
+            best = _best_chunks(self._source, rows)
+            if len(best) < self._wanted == len(rows):
+                rows += self._fetch(self._chunks - self._wanted).fetchall()
+                best = _best_chunks(self._source, rows)
+            self._connection.execute(f"CLOSE nearest_{self._source}".encode(), prepare=False)
+            if len(best) >= self._wanted:
+                return dict(list(best.items())[: self._wanted])
+            self._walks = len(rows) == self._chunks
+            self._chunks *= 4
+            rows = (self._walk() if self._walks else self._compare()).fetchall()
+        return _best_chunks(self._source, rows)
 
 
 @cache
@@ -123,6 +164,7 @@ def _statement(name: str, source: Source, model: ServingModel) -> bytes:
         model=sql.Literal(model.id),
         width=sql.Literal(model.dimensions),
         kind=sql.Literal(source),
+        cursor=sql.Identifier(f"nearest_{source}"),
         table=sql.Identifier("ros_messages" if source == "message" else "ros_summaries"),
         alias=sql.Identifier("m" if source == "message" else "s"),
         filter=MESSAGE_FILTER if source == "message" else SUMMARY_FILTER,

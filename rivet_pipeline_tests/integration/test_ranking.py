@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -155,3 +155,56 @@ def test_the_words_of_a_question_are_weighed_by_what_they_tell(connection: Conne
     assert question @ frame < plain @ frame
     assert weigh_words(connection, "…") is None
     assert weigh_words(connection, "") is None
+
+
+def test_what_was_said_at_the_date_that_is_asked_for_stands_first(connection: Connection) -> None:
+    register_model(connection)
+    then = "2023-08-14"
+    age = (NOW - datetime(2023, 8, 14, 12, tzinfo=UTC)) / timedelta(days=1)
+    add_message(connection, "The volunteers painted the school", age_days=1, embed=True)
+    asked = add_message(
+        connection, "volunteers met", conversation=add_conversation(connection), age_days=age, embed=True
+    )
+    for query in (f"what of the volunteers on {then}", "what of the volunteers in August 2023"):
+        hit = find(connection, query, embedded=True).hits[0]
+        assert (hit.id, hit.parts.named) == (asked, 1)
+    assert find(connection, "what of the volunteers", embedded=True).hits[0].id != asked
+
+
+def test_a_date_brings_rows_that_words_and_meaning_of_all_times_would_not(connection: Connection) -> None:
+    age = (NOW - datetime(2023, 8, 14, 12, tzinfo=UTC)) / timedelta(days=1)
+    asked = add_message(
+        connection, "the meeting was moved to the hall", conversation=add_conversation(connection), age_days=age
+    )
+    for number in range(150):
+        add_message(connection, f"meeting {number}", age_days=1)
+    assert asked not in ids(find(connection, "meeting", limit=10).hits)
+    assert find(connection, "meeting in August 2023", limit=10).hits[0].id == asked
+
+
+def test_a_date_is_no_filter_and_leaves_the_filters_as_they_are(connection: Connection) -> None:
+    age = (NOW - datetime(2023, 8, 14, 12, tzinfo=UTC)) / timedelta(days=1)
+    add_message(connection, "the ledger was closed", age_days=age)
+    new = add_message(connection, "the ledger was opened", age_days=1)
+    assert new in ids(find(connection, "ledger in August 2023").hits)
+    assert ids(find(connection, "ledger in August 2023", since=NOW - timedelta(days=7)).hits) == [new]
+
+
+def test_a_long_list_shows_further_conversations_and_a_short_one_is_its_beginning(connection: Connection) -> None:
+    for _ in range(3):
+        loud = add_conversation(connection)
+        for number in range(30):
+            add_message(connection, f"kestrel number {number} over the kestrel field", conversation=loud, age_days=1)
+    for _ in range(9):
+        add_message(
+            connection,
+            "one kestrel, and much else of a long day " * 6,
+            conversation=add_conversation(connection),
+            age_days=90,
+        )
+    hits = find(connection, "kestrel", limit=50).hits
+    assert len({hit.conversation_id for hit in hits[:20]}) == 3
+    assert len({hit.conversation_id for hit in hits[:27]}) == 10
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert ids(find(connection, "kestrel", limit=20).hits) == ids(hits[:20])
+    assert any(hit.parts.diversity < 1 for hit in hits[27:])

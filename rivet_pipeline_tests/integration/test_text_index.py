@@ -252,7 +252,7 @@ def compare(world: World, request: SearchRequest, index: IndexCache) -> None:
     sessions = {row.conversation for row in world.ids.values() if (row.source, row.seq) in expected}
     scores = world.sessions(request)
     best = max((scores.get(session, 0.0) for session in sessions), default=0.0)
-    wanted = {session: scores.get(session, 0.0) / best if best else 0.0 for session in sessions}
+    wanted = {str(session): scores.get(session, 0.0) / best if best else 0.0 for session in sessions}
     assert found.sessions == pytest.approx(wanted, rel=2e-4), request
 
 

@@ -136,7 +136,10 @@ def test_stubs_and_machinery_weigh_less() -> None:
 
 
 _part = st.floats(0, 1)
-_PARTS = ("text", "coverage", "semantic", "temporal", "importance", "before", "after", "tree", "session", "best_row")
+_PARTS = (
+    *("text", "coverage", "semantic", "temporal", "importance"),
+    *("before", "after", "tree", "session", "best_row", "named"),
+)
 
 
 def _whole(parts: dict[str, float], best: float) -> float:
@@ -145,7 +148,9 @@ def _whole(parts: dict[str, float], best: float) -> float:
         text=scoring.text_part(bm25=parts["text"], coverage=parts["coverage"]), semantic=parts["semantic"]
     )
     lent = scoring.lent(before=parts["before"], after=parts["after"], tree=parts["tree"])
-    context = scoring.in_context(own=own, lent=lent, session=parts["session"], session_best=parts["best_row"])
+    context = scoring.in_context(
+        own=own, lent=lent, session=parts["session"], session_best=parts["best_row"], named=parts["named"]
+    )
     return scoring.total(context=context, best=best, temporal=parts["temporal"], importance=parts["importance"])
 
 

@@ -123,6 +123,7 @@ def _why(parts: ScoreParts) -> list[ScorePart]:
         ("from summaries", parts.tree),
         ("the conversation", parts.session),
         ("its best message", parts.session_best),
+        ("the date asked for", parts.named),
     )
     return [
         ScorePart("words", parts.text, PROFILE.text),
@@ -138,7 +139,7 @@ def _kept(parts: ScoreParts) -> str:
     reasons = (
         ("Freshness and importance count {} here, because other results say more.", parts.within),
         ("{} is kept: it is noise or a stub.", parts.noise),
-        ("{} is kept: it repeats what stands above it.", parts.diversity),
+        ("{} is kept: it repeats what stands above it, or others are shown first.", parts.diversity),
     )
     return " ".join(text.format(f"{share:.0%}") for text, share in reasons if share < 0.995)
 

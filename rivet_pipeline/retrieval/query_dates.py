@@ -1,0 +1,113 @@
+"""The dates that a query names: `in August 2023`, `on 3 June`, `2022-05-01`, `between August 11 and August 15 2023`.
+
+What was said at such a time is likely to be meant, whatever words it used; `scoring.py` says by how much. A filter is
+the caller's to set (`windows.py`); nothing here leaves a row out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+_MONTH += r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+_DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?\b"
+_YEAR = r"(?P<year>(?:19|20)[0-9]{2})\b"
+
+#: The spellings, the most exact first. A month alone must stand behind a word of time (or another date and `and`) and
+#: be written with a capital.
+_SPELLINGS = tuple(
+    re.compile(pattern, flags)
+    for pattern, flags in (
+        (rf"(?<![\w./-]){_YEAR}(?P<sep>[-/])(?P<number>[01]?[0-9])(?:(?P=sep)(?P<day>[0-3]?[0-9]))?(?![\w/-])", 0),
+        (rf"\b{_DAY}(?:\s+of)?\s+{_MONTH}(?:,?\s+{_YEAR})?", re.IGNORECASE),
+        (rf"\b{_MONTH}\s+{_DAY}(?:,?\s+{_YEAR})?", re.IGNORECASE),
+        (rf"\b{_MONTH}(?:,|\s+of)?\s+{_YEAR}", re.IGNORECASE),
+        (rf"\b(?i:in|of|during|since|by|early|late|mid|last|(?P<also>and|or))[\s-]+(?=[A-Z])(?i:{_MONTH})", 0),
+    )
+)
+#: Words too, when they are written small and no year says otherwise.
+_WORDS = ("may", "mar", "march")
+_LONE_YEAR = re.compile(rf"\b{_YEAR}")
+_SPAN = re.compile(r"\b(?:between|from)\b", re.IGNORECASE)
+
+#: Days are those of UTC here and somebody's own in the query; what was said a day aside may be of the same day.
+_ASIDE = timedelta(days=1)
+
+#: How many dates of one query count.
+_MOST_DATES = 3
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From `start` to `end` (exclusive), both aware."""
+
+    start: datetime
+    end: datetime
+
+
+def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
+    """The periods that a query names, a day wider on both sides than they are in UTC; none for most queries.
+
+    A date without a year is that of a year named elsewhere in the query, else the last one that has begun by `now`.
+    Two dates behind `between` or `from` are one period. A date that does not exist is none.
+    """
+    found: list[tuple[int, Period]] = []
+    taken = [False] * len(query)
+    lone = _LONE_YEAR.search(query)
+    for pattern in _SPELLINGS:
+        for match in pattern.finditer(query):
+            if any(taken[match.start() : match.end()]) or _is_no_date(match, bool(found)):
+                continue
+            period = _period(match, now, int(lone["year"]) if lone else None)
+            if period is not None:
+                taken[match.start() : match.end()] = [True] * (match.end() - match.start())
+                found.append((match.start(), period))
+    periods = [period for _, period in sorted(found, key=lambda one: one[0])][:_MOST_DATES]
+    if len(periods) == 2 and periods[0].start < periods[1].start and _SPAN.search(query):
+        return (Period(periods[0].start, periods[1].end),)
+    return tuple(periods)
+
+
+def _is_no_date(match: re.Match[str], is_further: bool) -> bool:
+    parts = match.groupdict()
+    return (parts.get("also") is not None and not is_further) or (
+        parts.get("month") in _WORDS and parts.get("year") is None
+    )
+
+
+def _period(match: re.Match[str], now: datetime, year: int | None) -> Period | None:
+    parts = match.groupdict()
+    month = int(parts["number"]) if parts.get("number") else _MONTHS.index(parts["month"][:3].lower()) + 1
+    day = int(parts["day"]) if parts.get("day") else None
+    if parts.get("year"):
+        year = int(parts["year"])
+    try:
+        start = datetime(now.year if year is None else year, month, day or 1, tzinfo=UTC)
+        if year is None and start > now:
+            start = start.replace(year=start.year - 1)
+    except ValueError:
+        return None
+    end = start + timedelta(days=1) if day else (start + timedelta(days=31)).replace(day=1)
+    return Period(start - _ASIDE, end + _ASIDE)
+
+
+def shares_of_time(periods: Sequence[Period], at: NDArray[np.int64], fades_days: float) -> NDArray[np.float64]:
+    """How well moments (microseconds since 1970, UTC) fit the nearest of the periods: 1 within, 0 before, fading after.
+
+    What happened is told afterwards rather than before, half as likely with each `fades_days`.
+    """
+    shares = np.zeros(len(at))
+    for period in periods:
+        start, end = ((moment - _EPOCH) // _MICROSECOND for moment in (period.start, period.end))
+        days = np.maximum(0, at - end) / 86_400e6
+        shares = np.maximum(shares, np.where(at < start, 0.0, 0.5 ** (days / fades_days)))
+    return shares

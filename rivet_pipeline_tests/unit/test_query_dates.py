@@ -1,0 +1,85 @@
+"""Which dates a query names, and how well a moment fits them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rivet_pipeline.retrieval.query_dates import Period, named_periods, shares_of_time
+
+NOW = datetime(2026, 3, 10, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def days(query: str) -> list[tuple[str, str]]:
+    """First and last day of each period, without the day of slack on both sides."""
+    aside = timedelta(days=1)
+    return [
+        ((one.start + aside).date().isoformat(), (one.end - 2 * aside).date().isoformat())
+        for one in named_periods(query, NOW)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("what did we decide in August 2023?", [("2023-08-01", "2023-08-31")]),
+        ("who came on 3 June, 2023?", [("2023-06-03", "2023-06-03")]),
+        ("who came on the 3rd of june 2023", [("2023-06-03", "2023-06-03")]),
+        ("the outage of Dec 1,2023", [("2023-12-01", "2023-12-01")]),
+        ("the outage of 2024-02-29", [("2024-02-29", "2024-02-29")]),
+        ("the plan for 2024-02", [("2024-02-01", "2024-02-29")]),
+        ("what broke on Aug 15th?", [("2025-08-15", "2025-08-15")]),
+        ("what broke in February?", [("2026-02-01", "2026-02-28")]),
+        ("what broke in December?", [("2025-12-01", "2025-12-31")]),
+        ("the books of January and March", [("2026-01-01", "2026-01-31"), ("2026-03-01", "2026-03-31")]),
+        ("where was I between August 11 and August 15 2023", [("2023-08-11", "2023-08-15")]),
+        ("the last of 31 February 2024", [("2024-02-01", "2024-02-29")]),
+        ("where was I from 1 May to 3 May 2024", [("2024-05-01", "2024-05-03")]),
+    ],
+)
+def test_dates_are_read(query: str, expected: list[tuple[str, str]]) -> None:
+    assert days(query) == expected
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "we may march on",
+        "it may 2 times fail",
+        "may I ask April and June about Jan",
+        "31 February",
+        "the port 2023",
+        "photo-2024-05-01.jpg",
+        "release 2024-05-01-rc1",
+        "v2024.05",
+        "",
+        "decide in august",
+    ],
+)
+def test_what_is_no_date_names_none(query: str) -> None:
+    assert named_periods(query, NOW) == ()
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read(query: str) -> None:
+    for period in named_periods(query, NOW):
+        assert period.start < period.end
+
+
+def test_the_last_days_of_time_are_no_error() -> None:
+    assert named_periods("in December 2099", NOW)
+    assert named_periods("1900-01-01", NOW)
+
+
+def test_a_moment_within_counts_whole_and_later_ones_ever_less() -> None:
+    period = Period(NOW, NOW + timedelta(days=2))
+    moments = [NOW - timedelta(seconds=1), NOW, NOW + timedelta(days=2), NOW + timedelta(days=9)]
+    at = np.array([(moment - EPOCH) // timedelta(microseconds=1) for moment in moments], dtype=np.int64)
+    assert shares_of_time([period], at, 7.0).tolist() == pytest.approx([0, 1, 1, 0.5])
+    later = Period(NOW + timedelta(days=9), NOW + timedelta(days=10))
+    assert shares_of_time([period, later], at, 7.0)[3] == 1

@@ -1,4 +1,4 @@
-"""A Claude Code session that happens while a test runs: its transcript grows, and its hooks are called as the agent does.
+"""A Claude Code session that happens while a test runs: its transcript grows, its hooks are called.
 
 Nothing here knows what is asserted about it.
 """
@@ -20,8 +20,8 @@ TITLE = "Order queue of the bakery shop"
 
 #: What the session decides, word for word.
 DECISION = (
-    "We keep the order queue in Postgres, with `LISTEN` and `NOTIFY` in `queue/outbox.py`, and take no RabbitMQ, because "
-    "nobody here wants to run a second server."
+    "We keep the order queue in Postgres, with `LISTEN` and `NOTIFY` in `queue/outbox.py`, and take no RabbitMQ, "
+    "because nobody here wants to run a second server."
 )
 
 
@@ -57,7 +57,9 @@ class LiveSession:
         self._answers("Yes: `NOTIFY` in the same transaction that writes the row wakes the worker within 20 ms.")
         self._asks(DECISION)
         self._calls("toolu_2", "pytest -q tests/test_outbox.py", "14 passed in 3.2s")
-        self._answers("Done: the worker reads the table `outbox`, and 14 tests pass. A restart loses no order any more.")
+        self._answers(
+            "Done: the worker reads the table `outbox`, and 14 tests pass. A restart loses no order any more."
+        )
         self._hook("SessionEnd", reason="prompt_input_exit")
 
     def _asks(self, text: str) -> None:

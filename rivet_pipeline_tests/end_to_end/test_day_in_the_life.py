@@ -44,9 +44,10 @@ _DECIDED = """
 SELECT t.status, t.decided_by, count(*) AS n FROM ros_tags AS t JOIN ros_conversations AS c ON c.id = t.conversation_id
 WHERE c.session_key = 'KEY' AND t.tag_key = 'topic' GROUP BY 1, 2
 """
-_MESSAGE = "SELECT m.id, m.content FROM ros_messages AS m JOIN ros_conversations AS c ON c.id = m.conversation_id " + (
-    "WHERE c.session_key = 'KEY' AND m.role = 'user' AND m.content LIKE '%RabbitMQ%'"
-)
+_MESSAGE = """
+SELECT m.id, m.content FROM ros_messages AS m JOIN ros_conversations AS c ON c.id = m.conversation_id
+WHERE c.session_key = 'KEY' AND m.role = 'user' AND m.content LIKE '%RabbitMQ%'
+"""
 
 
 @dataclass
@@ -58,6 +59,7 @@ class Clock:
 
     def note(self, part: str) -> None:
         self.parts.append((part, time.monotonic() - self.began))
+        print(f"{self.parts[-1][1]:6.1f} s  {part}")  # noqa: T201 - the figures that the test is about
 
     def __str__(self) -> str:
         return "\n".join(f"{seconds:6.1f} s  {part}" for part, seconds in self.parts)
@@ -137,10 +139,12 @@ def accept_every_tag(page: Page, hub: str) -> int:
 
 
 def follow_to_the_message(page: Page, hub: str) -> str:
-    """From the wiki's list to the decision on its page, its source, and the message there. Returns the address."""
+    """From a search in the wiki to the decision on its page, its source, and the message there. Returns the address."""
     said = re.compile(re.escape(DECISION.replace("`", "")[:60]))
     page.goto(f"{hub}/wiki")
-    page.locator("main a[href*='/hub/wiki/']", has_text=re.compile("order queue", re.IGNORECASE)).first.click()
+    page.locator("main input[type=search]").fill("order queue")
+    page.keyboard.press("Enter")
+    page.locator("main [data-open]").first.click()
     sentence = page.locator(".sentences li", has_text=said)
     expect(sentence).to_have_count(1)
     sentence.locator(".cite").first.click()
@@ -182,7 +186,6 @@ def test_what_one_agent_decides_is_found_reviewed_and_read_within_two_minutes(
         clock.note("and has read the decision in the wiki, and where it was said")
         browser.close()
 
-    print(f"\n{clock}")
     assert accepted > 0
     decided = up.rows(_DECIDED.replace("KEY", session.key))
     assert [(row["status"], row["decided_by"]) for row in decided] == [("accepted", "hub")]

@@ -144,6 +144,7 @@ def follow_to_the_message(page: Page, hub: str) -> str:
     page.goto(f"{hub}/wiki")
     page.locator("main input[type=search]").fill("order queue")
     page.keyboard.press("Enter")
+    page.wait_for_url("**q=order*")
     page.locator("main [data-open]").first.click()
     sentence = page.locator(".sentences li", has_text=said)
     expect(sentence).to_have_count(1)

@@ -14,6 +14,7 @@ from fastapi import FastAPI, Query
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
+from rivet_pipeline.api.attempts import Attempts
 from rivet_pipeline.api.dependencies import open_resources
 from rivet_pipeline.api.docs_page import DOCS_CSP, render_docs
 from rivet_pipeline.api.hub import site
@@ -80,12 +81,13 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, limit=settings.capture_max_body, smaller=tools.body_limits() | tags.body_limits())
     app.add_middleware(WriteLimit, rate=settings.api_write_rate)
-    app.add_middleware(Guard, settings=settings)
+    attempts = Attempts(settings.api_token.get_secret_value().encode() if settings.api_token else None)
+    app.add_middleware(Guard, settings=settings, attempts=attempts)
     app.add_middleware(RequestBoundary)
     for module in (capture, memory, context, conversations, health, tags, wiki):
         app.include_router(module.router)
     app.include_router(tools.make_router(settings))
-    site.mount(app, settings)
+    site.mount(app, settings, attempts)
     app.router.routes.append(Route(MCP_PATH, mcp, include_in_schema=False))
 
     @app.get("/", include_in_schema=False)

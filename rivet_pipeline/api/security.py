@@ -6,7 +6,6 @@ pages of other origins (Host, Origin and fetch metadata; no CORS), and bodies la
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import time
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from urllib.parse import quote, urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rivet_pipeline.api.attempts import Attempts
 from rivet_pipeline.api.hub import sign_in
 from rivet_pipeline.api.problems import Refusal
 from rivet_pipeline.errors import RivetError
@@ -79,8 +79,9 @@ def _host_and_port(netloc: str, default_port: int) -> tuple[str, int] | None:
 class Guard:
     """Refuses what may not come in: other machines without a token, foreign hosts and origins, wrong tokens."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, attempts: Attempts) -> None:
         self.app = app
+        self._attempts = attempts
         self._token = settings.api_token.get_secret_value().encode() if settings.api_token else None
         self._host = settings.api_host.strip("[]").rstrip(".").lower()
 
@@ -92,7 +93,7 @@ class Guard:
             self._check_host(headers)
             self._check_origin(headers)
             if scope["path"] != OPEN_PATH and not self._admits_page(scope, headers):
-                self._check_token(headers)
+                self._check_token(headers, client_of(scope))
         await self.app(scope, receive, send)
 
     def _check_client(self, scope: Scope) -> None:
@@ -147,16 +148,23 @@ class Guard:
         wanted = quote(f"{path}?{query}" if query else path, safe="/")
         raise Refusal(303, "Sign in first.", {"Location": f"{sign_in.OPEN_PATHS[0]}?next={wanted}"})
 
-    def _check_token(self, headers: Mapping[str, str]) -> None:
+    def _check_token(self, headers: Mapping[str, str], client: str) -> None:
         if self._token is None:
             return
-        scheme, _, sent = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(sent.strip().encode("latin-1"), self._token):
+        scheme, _, rest = headers.get("authorization", "").partition(" ")
+        sent = rest.strip().encode("latin-1")
+        # Who sends none does not guess.
+        if scheme.lower() != "bearer" or not sent or not self._attempts.admits(sent, client):
             raise Refusal(
                 401,
                 "Send the header `Authorization: Bearer <token>` with the value of RIVETOS_API_TOKEN.",
                 {"WWW-Authenticate": 'Bearer realm="rivet"'},
             )
+
+
+def client_of(scope: Scope) -> str:
+    """The address that a connection comes from, nothing when the server does not say."""
+    return scope["client"][0] if scope.get("client") else ""
 
 
 def require_json(headers: Mapping[str, str]) -> None:
@@ -181,7 +189,7 @@ class WriteLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one connection; anything but HTTP is passed on."""
         if scope["type"] == "http" and scope["method"] not in {"GET", "HEAD", "OPTIONS"}:
-            self._take(scope["client"][0] if scope.get("client") else "")
+            self._take(client_of(scope))
         await self.app(scope, receive, send)
 
     def _take(self, address: str) -> None:

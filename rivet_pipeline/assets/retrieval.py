@@ -13,6 +13,7 @@ from rivet_pipeline.assets.summaries import branch_summaries, leaf_summaries, ro
 from rivet_pipeline.retrieval.evaluation import Evaluation, drops, keep
 from rivet_pipeline.retrieval.evaluation_sets import read_questions
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
+from rivet_pipeline.retrieval.quality_history import record_quality
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.trial import try_questions
 from rivet_pipeline.versions import LEXICON_VERSION, RETRIEVAL_QUALITY_VERSION
@@ -59,7 +60,8 @@ def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
     kinds={"postgres"},
     code_version=str(RETRIEVAL_QUALITY_VERSION),
     description="How well search finds what it should: the shipped questions over the demo sessions, or those of "
-    "`RIVETOS_EVAL_FILE`, asked in a scratch database with the configured models. The memory itself is not touched.",
+    "`RIVETOS_EVAL_FILE`, asked in a scratch database with the configured models. Of the memory itself only "
+    "`ros_retrieval_quality` is written, which the hub's page Health draws.",
 )
 def retrieval_quality(store: StoreResource, models: dg.ResourceParam[Models]) -> dg.MaterializeResult[None]:
     """Asks a question set and records recall, nDCG and latency."""
@@ -73,8 +75,11 @@ def retrieval_quality(store: StoreResource, models: dg.ResourceParam[Models]) ->
         summarizer=models.summarizer if settings.eval_file is None else None,
     )
     keep(result, settings.home / "evaluation")
+    with store.connection() as connection:
+        record_quality(connection, result, models.embedder.name)
     return dg.MaterializeResult(
         metadata={
+            "dagster/table_name": "ros_retrieval_quality",
             "question_set": result.name,
             "questions": result.questions,
             "embedder": models.embedder.name,

@@ -47,11 +47,13 @@ def _level(kind: Kind, made_of: dg.AssetsDefinition, description: str) -> dg.Ass
 
 
 leaf_summaries = _level(
-    "leaf", messages, "Summaries of ten messages each (five after 15 idle minutes, two after four days)."
+    "leaf",
+    messages,
+    "Summaries of ten messages each (five once the session is over or idle for 15 minutes, two after four days).",
 )
 branch_summaries = _level(
-    "branch", leaf_summaries, "Summaries of eight leaves each (five when the conversation is idle)."
+    "branch", leaf_summaries, "Summaries of eight leaves each (five when the conversation is over or idle)."
 )
 root_summaries = _level(
-    "root", branch_summaries, "Summaries of five branches each (three when the conversation is idle)."
+    "root", branch_summaries, "Summaries of five branches each (three when the conversation is over or idle)."
 )

@@ -47,7 +47,10 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A conversation at one moment: who it is and how long it has rested (never negative)."""
+    """A conversation at one moment: who it is and how long it has rested (never negative).
+
+    One that is over has rested for `leaf_idle` at least, however lately it ended.
+    """
 
     info: ConversationInfo
     rest: timedelta
@@ -108,8 +111,9 @@ def read_state(connection: Connection, conversation_id: UUID) -> State:
     """The conversation and its rest, by the database's clock."""
     row = connection.execute(
         """
-        SELECT id, agent, channel, channel_id, title, greatest(now() - updated_at, interval '0') AS rest
-        FROM ros_conversations WHERE id = %s
+        SELECT id, agent, channel, channel_id, title,
+               greatest(now() - updated_at, CASE WHEN active THEN interval '0' ELSE r.leaf_idle END) AS rest
+        FROM ros_conversations CROSS JOIN ros_batch_rules() AS r WHERE id = %s
         """,
         [conversation_id],
     ).fetchone()

@@ -13,6 +13,7 @@ import pytest
 from rivet_pipeline.assets.retrieval import no_drop, retrieval_quality
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.db.scratch import scratch_database
+from rivet_pipeline.retrieval.quality_history import quality_history
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline_tests.integration.pipeline import Pipeline, capture
 from rivet_pipeline_tests.integration.rivet_command import Run, rivet_command
@@ -134,6 +135,10 @@ def test_the_asset_records_figures_and_the_shipped_questions_are_answered(
     assert counts(connection)["messages"] == 0
     kept = (tmp_path / "evaluation" / "demo-questions.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(kept) == figures["questions"]
+    history = quality_history(connection)
+    assert history is not None
+    assert (history.question_set, history.embedder) == ("demo", figures["embedder"])
+    assert [one.figures["turn_recall@10"] for one in history.measurements] == [figures["turn_recall_at_10"]]
     get_settings.cache_clear()
     checks = result.get_asset_check_evaluations()
     assert [(check.check_name, check.passed) for check in checks] == [("no_drop", True)]

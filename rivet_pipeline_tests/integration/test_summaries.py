@@ -124,6 +124,28 @@ def test_when_leaves_are_made(
     assert pending(connection) == []
 
 
+@pytest.mark.parametrize(
+    ("count", "leaves", "branches"), [(4, [], 0), (5, [5], 0), (17, [10, 7], 0), (47, [10, 10, 10, 10, 7], 1)]
+)
+def test_a_session_that_is_over_need_not_rest(
+    connection: Connection, pool: Pool, count: int, leaves: list[int], branches: int
+) -> None:
+    conversation = talk(connection, count, rest=ACTIVE)
+    connection.execute("UPDATE ros_conversations SET active = false")
+    at_once = rows(connection, "SELECT NOT timed FROM ros_pending_days WHERE stage = 'leaf_summaries'")
+    assert at_once == [True] * bool(leaves)
+    summarize_leaves(pool, days=None, summarizer=Counting())
+    at_once = rows(connection, "SELECT NOT timed FROM ros_pending_days WHERE stage = 'branch_summaries'")
+    assert at_once == [True] * branches
+    summarize_branches(pool, days=None, summarizer=Counting())
+    assert rows(connection, "SELECT message_count FROM ros_summaries WHERE kind = 'leaf' ORDER BY seq") == leaves
+    assert kinds(connection).get("branch", 0) == branches
+    # Whoever goes on with it is waited for again.
+    add(connection, conversation, 6)
+    connection.execute("UPDATE ros_conversations SET active = true")
+    assert summarize_leaves(pool, days=None, summarizer=Counting()).rows == (1 if count == 4 else 0)
+
+
 def test_a_row_says_what_it_is_made_from(connection: Connection, pool: Pool) -> None:
     conversation = talk(connection, 10)
     summarize_leaves(pool, days=None, summarizer=Counting())

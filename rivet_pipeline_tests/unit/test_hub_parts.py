@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rivet_pipeline.api.attempts import Attempts
 from rivet_pipeline.api.hub import charts, pages, sign_in
 from rivet_pipeline.api.hub.assets import assets
 from rivet_pipeline.api.hub.timeline import month_of
@@ -95,12 +96,14 @@ def test_a_year_has_a_square_a_day_and_links_for_days_with_something() -> None:
 
 def test_lines_leave_out_what_is_not_there_and_stay_within_the_drawing() -> None:
     days = [date(2026, 1, 5), date(2026, 1, 12), date(2026, 1, 19)]
-    drawing = str(charts.lines_over_time(days, [charts.Line("a", [0.0, None, 1.7])], "A & <b>"))
+    drawing = str(charts.lines_over_time(days, [charts.Line("a", [0.0, None, 1.7])], "A & <b>", name="it"))
     assert drawing.count("<circle") == 2
-    assert 'aria-label="A &amp; &lt;b&gt;"' in drawing
+    assert '<title id="it-title">A &amp; &lt;b&gt;</title>' in drawing
+    assert 'aria-labelledby="it-title" aria-describedby="it-desc"' in drawing
+    assert '<desc id="it-desc">2026-01-05 to 2026-01-19. a: 0%, at the end 170%.</desc>' in drawing
     heights = [float(value) for value in re.findall(r'cy="([\d.]+)"', drawing)]
     assert heights[0] > heights[1] >= 0
-    assert str(charts.lines_over_time(days[:1], [charts.Line("a", [0.5])], "one")).count("<circle") == 1
+    assert str(charts.lines_over_time(days[:1], [charts.Line("a", [0.5])], "one", name="it")).count("<circle") == 1
 
 
 def test_agents_beyond_the_colours_share_the_last() -> None:
@@ -142,7 +145,7 @@ def test_only_what_pages_load_is_served() -> None:
 
 
 def test_no_template_holds_what_the_policy_forbids_or_switches_escaping_off() -> None:
-    environment = pages.Hub(Settings()).templates
+    environment = pages.Hub(Settings(), Attempts(None)).templates
     templates = sorted((HUB / "templates").glob("*.html"))
     assert templates
     for template in templates:

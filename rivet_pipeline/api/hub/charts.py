@@ -78,8 +78,11 @@ class Line:
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 190, 40, 10, 24
 
 
-def lines_over_time(days: Sequence[date], lines: Sequence[Line], title: str) -> Markup:
-    """Lines of shares over days, from 0 to 100 %. A table beside it should say the same in figures."""
+def lines_over_time(days: Sequence[date], lines: Sequence[Line], title: str, *, name: str) -> Markup:
+    """Lines of shares over days, from 0 to 100 %. A table beside it should say the same in figures.
+
+    `name` tells the drawing from others on its page: a word of small letters.
+    """
     span = max(1, (days[-1] - days[0]).days) if days else 1
     xs = [_LEFT + (_WIDTH - _LEFT - 10) * (day - days[0]).days / span for day in days]
     if len(days) == 1:
@@ -87,9 +90,30 @@ def lines_over_time(days: Sequence[date], lines: Sequence[Line], title: str) -> 
     parts = [_axis()]
     parts += [_line(number, line, xs) for number, line in enumerate(lines, start=1)]
     parts += [_label(x, day) for x, day in _labelled(xs, days)]
-    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        _WIDTH, _HEIGHT, title, Markup("").join(parts)
-    )
+    return Markup(
+        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-labelledby="{name}-title" '
+        'aria-describedby="{name}-desc"><title id="{name}-title">{}</title><desc id="{name}-desc">{}</desc>{}</svg>'
+    ).format(_WIDTH, _HEIGHT, title, _in_words(days, lines), Markup("").join(parts), name=name)
+
+
+def swatch(number: int) -> Markup:
+    """How the line of this number (from 1) is drawn, for a legend."""
+    return Markup(
+        '<svg class="swatch" viewBox="0 0 26 8" aria-hidden="true">'
+        '<g class="series-{}"><polyline points="1,4 25,4"/></g></svg>'
+    ).format(number)
+
+
+def _in_words(days: Sequence[date], lines: Sequence[Line]) -> str:
+    """Where each line begins and where it ends."""
+    if not days:
+        return "Nothing yet."
+    told = [f"{days[0].isoformat()} to {days[-1].isoformat()}."]
+    for line in lines:
+        values = [value for value in line.values if value is not None]
+        if values:
+            told.append(f"{line.name}: {values[0]:.0%}, at the end {values[-1]:.0%}.")
+    return " ".join(told)
 
 
 def _y(value: float) -> float:

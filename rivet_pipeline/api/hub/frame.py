@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import time
 
 from fastapi import APIRouter, Request
@@ -19,6 +18,8 @@ from rivet_pipeline.api.hub.pages import (
     way_back,
 )
 from rivet_pipeline.api.hub.sign_in import COOKIE, COOKIE_PATH, LIFETIME, ROOT, issue
+from rivet_pipeline.api.problems import Refusal
+from rivet_pipeline.api.security import client_of
 from rivet_pipeline.errors import NotFoundError
 
 router = APIRouter(prefix=ROOT, route_class=HubRoute, include_in_schema=False)
@@ -47,7 +48,7 @@ async def sign_in_page(page: FromHub) -> Response:
     following = way_back(page.request.query_params.get("next"))
     if page.hub.token is None:
         return see_other(following)
-    return page.render("sign_in.html", following=following, wrong=False)
+    return page.render("sign_in.html", following=following, wrong=None)
 
 
 @router.post("/sign-in")
@@ -58,8 +59,14 @@ async def sign_in(page: FromHub, form: CheckedForm) -> Response:
         return see_other(following)
     typed = form.get("token")
     sent = typed.strip().encode() if isinstance(typed, str) else b""
-    if not hmac.compare_digest(sent, page.hub.token):
-        return page.render("sign_in.html", status=403, following=following, wrong=True)
+    try:
+        admitted = bool(sent) and page.hub.attempts.admits(sent, client_of(page.request.scope))
+    except Refusal as refusal:
+        refused = page.render("sign_in.html", status=refusal.status_code, following=following, wrong=refusal.detail)
+        refused.headers.update(refusal.headers or {})
+        return refused
+    if not admitted:
+        return page.render("sign_in.html", status=403, following=following, wrong="That is not the token.")
     answer = see_other(following)
     answer.set_cookie(
         COOKIE,

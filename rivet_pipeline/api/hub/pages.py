@@ -29,6 +29,7 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from rivet_pipeline.api.attempts import Attempts
 from rivet_pipeline.api.dependencies import FromApp, Resources
 from rivet_pipeline.api.hub.assets import assets
 from rivet_pipeline.api.hub.sign_in import COOKIE, READ_PATHS, ROOT, is_page
@@ -66,7 +67,8 @@ _NAVIGATION = (
 class Hub:
     """What one process needs to make pages: the templates, and the secret under which its forms are signed."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, attempts: Attempts) -> None:
+        self.attempts = attempts
         self.token = settings.api_token.get_secret_value().encode() if settings.api_token else None
         self.dagster_url = f"http://127.0.0.1:{settings.dagster_port}"
         self._secret = secrets.token_bytes(32)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from rivet_pipeline.api.attempts import Attempts
 from rivet_pipeline.api.hub import conversation, frame, health, review, search, summaries, timeline, wiki
 from rivet_pipeline.api.hub.pages import Hub
 from rivet_pipeline.api.hub.sign_in import ROOT as ROOT
 from rivet_pipeline.settings import Settings
 
 
-def mount(app: FastAPI, settings: Settings) -> None:
-    """Adds the pages under `/hub`."""
-    app.state.hub = Hub(settings)
+def mount(app: FastAPI, settings: Settings, attempts: Attempts) -> None:
+    """Adds the pages under `/hub`. `attempts` is what the guard counts with, too."""
+    app.state.hub = Hub(settings, attempts)
     for module in (search, conversation, summaries, timeline, review, wiki, health, frame):
         app.include_router(module.router)
     app.include_router(frame.last)

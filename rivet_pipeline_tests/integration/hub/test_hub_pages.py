@@ -9,6 +9,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from rivet_pipeline.api.attempts import MOST_GUESSES, SECONDS_A_GUESS
 from rivet_pipeline.api.hub.sign_in import COOKIE
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
@@ -315,12 +316,34 @@ def test_health_puts_alerts_first(client: httpx.Client, rows: Connection) -> Non
         read = Reader(answer.text)
         assert read.words.index("leaf_summaries: 1 items fail") < read.words.index("Queues")
         assert "would <b>rather</b> not" in read.words
-        assert "No evaluation of the search has been recorded yet." in read.words
+        assert "Search has not been measured yet." in read.words
+        assert "http://127.0.0.1:3000/assets/retrieval_quality" in read.values("a", "href")
         assert "svg" in {tag for tag, _ in read.tags}
         assert "leaf summaries: 1 failing" in page(client, "/hub/timeline").words
         assert "given up" in page(client, "/hub/day/2026-03-02").words
     finally:
         rows.execute("DELETE FROM ros_failures")
+
+
+def test_health_draws_how_good_search_was_and_tells_of_a_fall(client: httpx.Client, rows: Connection) -> None:
+    rows.execute(
+        """INSERT INTO ros_retrieval_quality
+           SELECT now() - (3 - n) * interval '1 day', 'demo', 52, '<i>model</i>',
+                  jsonb_build_object('turn_recall@10', 0.9 - 0.1 * n, 'session_recall@5', 0.95, 'turn_ndcg@10', 0.6)
+           FROM generate_series(1, 3) AS n"""
+    )
+    try:
+        answer = client.get("/hub/health")
+        read = Reader(answer.text)
+        assert "search finds less than it did: turn recall@10 is 0.60" in read.words.partition("Queues")[0]
+        assert '<title id="retrieval-title">How well search finds what it should</title>' in answer.text
+        assert "messages found (recall@10): 80%, at the end 60%." in read.words
+        table = read.words.partition("Retrieval quality over time")[2].partition("Summary quality")[0]
+        assert re.search(r"0\.95\s*0\.60\s*0\.60", table)
+        assert "<i>model</i>" in table
+        assert "Search has not been measured yet." not in read.words
+    finally:
+        rows.execute("DELETE FROM ros_retrieval_quality")
 
 
 def test_files_are_kept_by_a_browser_for_as_long_as_they_are_the_same(client: httpx.Client) -> None:
@@ -426,6 +449,34 @@ def test_nothing_but_the_sign_in_page_is_open(stranger: httpx.Client, store: Hub
     assert stranger.get("/hub", headers=[(b"Authorization", f"Bearer {TOKEN}".encode())]).status_code == 200
     assert stranger.get("/hub/static/hub.css").status_code == 200
     assert stranger.get("/hubris").status_code == 401
+
+
+def test_the_token_may_be_guessed_only_so_often(store_url: str, store: HubStore) -> None:
+    closed = Settings(api_token=SecretStr(TOKEN))
+    with running_api(closed, store_url) as address, httpx.Client(base_url=address, timeout=30) as opened:
+        read = page(opened, "/hub/sign-in")
+        sent = {"form_token": form_token(read)}
+        assert opened.post("/hub/sign-in", data=sent | {"token": TOKEN}).status_code == 303
+        with httpx.Client(base_url=address, timeout=30) as guesser:
+            sent = {"form_token": form_token(page(guesser, "/hub/sign-in"))}
+            for number in range(MOST_GUESSES):
+                assert guesser.post("/hub/sign-in", data=sent | {"token": f"guess {number}"}).status_code == 403
+            refused = guesser.post("/hub/sign-in", data=sent | {"token": TOKEN})
+            assert refused.status_code == 429
+            assert 1 <= int(refused.headers["retry-after"]) <= SECONDS_A_GUESS
+            assert "set-cookie" not in refused.headers
+            assert "Too many wrong tokens were sent from your address; try again in" in refused.text
+            # Programs are counted together with browsers, and told in their own way.
+            bearer = {b"Authorization": f"Bearer {TOKEN}".encode()}
+            program = guesser.get("/api/memory/stats", headers=bearer)
+            assert program.status_code == 429
+            assert program.headers["content-type"] == "application/problem+json"
+            assert program.json()["title"] == "Too Many Requests"
+            assert 1 <= int(program.headers["retry-after"]) <= SECONDS_A_GUESS
+            assert guesser.get("/healthz").status_code == 200
+            assert guesser.get("/api/memory/stats").status_code == 401
+        # Who is signed in stays so.
+        assert opened.get("/hub/health").status_code == 200
 
 
 def test_an_empty_store_says_what_to_do(database_url: str) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 
 import dagster as dg
 
+from rivet_pipeline.assets.leftover_work import left_on
+from rivet_pipeline.assets.links import in_hub
+from rivet_pipeline.assets.markdown import code, table
 from rivet_pipeline.assets.partitions import days_of
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.db.inspection import rows_held
 from rivet_pipeline.db.quality import SummaryQuality
 from rivet_pipeline.db.stale import stale_rows_on
 from rivet_pipeline.retrieval.lineage import newest_summaries
-from rivet_pipeline.settings import get_settings
 from rivet_pipeline.stages import REMINED_STAGES, StageReport
 from rivet_pipeline.summaries.types import Kind
 from rivet_pipeline.wiki.read import newest_patches
@@ -35,6 +37,7 @@ def materialized(
     with store.connection() as connection:
         held = rows_held(connection, report.stage, days)
         stale = stale_rows_on(connection, report.stage, days) if report.stage in REMINED_STAGES else None
+        left = left_on(connection, report.stage, days, stale)
     for key in context.partition_keys:
         day = report.days.get(date.fromisoformat(key))
         context.add_asset_metadata(
@@ -48,6 +51,7 @@ def materialized(
                 "seconds": round(day.seconds, 3) if day else 0.0,
                 **({} if stale is None else {"stale_left": stale.get(date.fromisoformat(key), 0)}),
                 **_shares(quality.get(date.fromisoformat(key))),
+                **left[date.fromisoformat(key)],
             },
             partition_key=key,
         )
@@ -91,7 +95,7 @@ def _worst(found: SummaryQuality | None) -> dict[str, dg.MarkdownMetadataValue]:
         (
             row["id"],
             _share(row["grounding"]),
-            ", ".join(map(_plain, row["missing"])) or "none",
+            ", ".join(map(code, row["missing"])) or "none",
             _share(row["coverage"]),
             row["uncovered"],
             "yes" if row["quarantined"] else "no",
@@ -105,41 +109,31 @@ def _share(value: float | None) -> str:
     return "none" if value is None else f"{value:.2f}"
 
 
-def _plain(token: str) -> str:
-    """A token of at most 60 characters in code formatting, unable to end its cell."""
-    kept = " ".join(token.split()).replace("`", "'").replace("|", "\u00a6")
-    return f"`{kept[:60]}{'…' if len(kept) > 60 else ''}`"
-
-
 def link_lineage(context: dg.AssetExecutionContext, store: StoreResource, kind: Kind) -> None:
-    """Gives each day of the run the API's address of its newest summary's lineage, down to the words."""
-    settings = get_settings()
-    # What listens everywhere is reached from here on the loopback address.
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.api_host, settings.api_host)  # noqa: S104
-    address = f"http://[{host}]" if ":" in host and not host.startswith("[") else f"http://{host}"
+    """Gives each day of the run the hub's page of its newest summary, from which it is two steps to the words."""
     with store.connection() as connection:
         newest = newest_summaries(connection, kind, days_of(context.partition_keys))
     for day, summary in newest.items():
-        url = f"{address}:{settings.api_port}/api/memory/lineage/{summary}"
-        context.add_asset_metadata({"lineage": dg.MetadataValue.url(url)}, partition_key=day.isoformat())
+        page = dg.MetadataValue.url(in_hub(f"/hub/s/{summary}"))
+        context.add_asset_metadata({"lineage": page}, partition_key=day.isoformat())
 
 
 def preview_patches(context: dg.AssetExecutionContext, store: StoreResource) -> None:
     """Shows on each day of the run its newest patches: the page, how it was found, and the first sentence."""
     with store.connection() as connection:
         found = newest_patches(connection, days_of(context.partition_keys))
-    header = ("page", "status", "found by", "says")
+    header = ("page", "status", "found by", "says", "source")
     for day, patches in found.items():
-        rows = [(_plain(one.title), one.status, one.decision, _plain(one.says)) for one in patches]
+        rows = [
+            (
+                code(one.title) if one.slug is None else f"[{code(one.title)}]({in_hub(f'/hub/wiki/{one.slug}')})",
+                one.status,
+                one.decision,
+                code(one.says, 200),
+                f"[leaf summary]({in_hub(f'/hub/s/{one.leaf_id}')})",
+            )
+            for one in patches
+        ]
         context.add_asset_metadata(
             {"newest_patches": dg.MetadataValue.md(table(header, rows))}, partition_key=day.isoformat()
         )
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table; a sentence when there are no rows."""
-    if not rows:
-        return "Nothing needed work."
-    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from rivet_pipeline.assets.links import TIMELINE, described, stored_in
 from rivet_pipeline.assets.messages import messages
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
 from rivet_pipeline.assets.reasons import redoes_outdated
@@ -28,8 +29,13 @@ def _level(kind: Kind, made_of: dg.AssetsDefinition, description: str) -> dg.Ass
         kinds={"postgres", "llm"},
         pool="llm",
         code_version=f"{SUMMARY_PIPELINE_VERSION}/{summarizer_name(get_settings())}",
-        description=f"{description} With sources, grounding and version; those of an older version or model are "
-        "made again when a person materialises their day.",
+        metadata=stored_in("ros_summaries"),
+        description=described(
+            f"{description} With sources, grounding and version; those of an older version or model are made again "
+            "when a person materialises their day. Each day's `lineage` leads to its newest one in the hub.",
+            TIMELINE,
+            table="ros_summaries",
+        ),
     )
     def level(
         context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]

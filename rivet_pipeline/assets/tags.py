@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from rivet_pipeline.assets.links import REVIEW, described, stored_in
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
 from rivet_pipeline.assets.reasons import redoes_outdated
 from rivet_pipeline.assets.reporting import materialized
@@ -28,9 +29,14 @@ _TAGGER = tagger_name(get_settings())
     kinds={"postgres"} if _TAGGER == KEYPHRASES else {"postgres", "llm"},
     pool=None if _TAGGER == KEYPHRASES else "llm",
     code_version=f"{TAGS_VERSION}/{_TAGGER}",
-    description="Tags suggested on the day's leaves and their conversations; people accept or reject them. A leaf "
-    "whose tagger fails twice goes without and is counted. Leaves of an older version are asked about again when a "
-    "person materialises their day; what was rejected is never suggested twice.",
+    metadata=stored_in("ros_tags"),
+    description=described(
+        "Tags suggested on the day's leaves and their conversations; people accept or reject them. A leaf whose tagger "
+        "fails twice goes without and is counted. Leaves of an older version are asked about again when a person "
+        "materialises their day; what was rejected is never suggested twice.",
+        REVIEW,
+        table="ros_tags",
+    ),
 )
 def tag_proposals(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]

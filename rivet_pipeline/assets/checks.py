@@ -37,6 +37,11 @@ Question = Callable[[Connection], Finding]
 #: The stages whose work can be overdue or fail: all but the transcript itself.
 _REFINING = STAGES[1:]
 
+_NOTHING_DUE = (
+    "Nothing that is due is left undone. A warning during an import or a backfill is a backlog that is being worked "
+    "off: leave it. If it stands for an hour, look at the last ticks of the sensor `pending_work`."
+)
+
 _NO_FAILURES = (
     "No {} stands in the failure ledger. Each one there is shown with its cause: transient is tried again by itself, "
     "permanent is the configuration (`rivet doctor`), content was given up. Once the reason is gone, the job "
@@ -45,11 +50,15 @@ _NO_FAILURES = (
 
 _REDO = "They go on serving; a backfill of `{}` over their days redoes them, or the sensor `remine_stale` all of them."
 
+_WIDTH = (
+    "Every {} vector has its model's width. A failure means that the embedding server changed under the same name: "
+    "give it another RIVETOS_EMBED_MODEL, and everything is embedded anew beside the old."
+)
+
 #: Checks that stay cheap however large the store grows; they run with every change, the others every hour.
 _LIVE: Mapping[str, tuple[str, Callable[[Connection, str], Finding]]] = {
     "nothing_overdue": (
-        "Nothing that is due is left undone. A warning during an import or a backfill is a backlog that is being worked "
-        "off: leave it. If it stands for an hour, look at the last ticks of the sensor `pending_work`.",
+        _NOTHING_DUE,
         overdue_items,
     ),
     "nothing_failing": (
@@ -132,9 +141,9 @@ def _tree(kind: str) -> list[dg.AssetChecksDefinition]:
         _check(
             f"{kind}_summaries",
             "grounded",
-            f"Every {kind} summary's identifiers stand in its sources (at least {GROUNDING_FLOOR:.0%} of them). A warning "
-            "shows the worst: read them beside their sources in the hub; many of them at once mean that the model or "
-            "its prompt invents names.",
+            f"Every {kind} summary's identifiers stand in its sources (at least {GROUNDING_FLOOR:.0%} of them). A "
+            "warning shows the worst: read them beside their sources in the hub; many of them at once mean that the "
+            "model or its prompt invents names.",
             lambda connection: ungrounded_summaries(connection, kind),
             dg.AssetCheckSeverity.WARN,
         ),
@@ -159,7 +168,7 @@ def _tree(kind: str) -> list[dg.AssetChecksDefinition]:
             f"{kind}_summaries",
             "no_orphans",
             f"Every {kind} summary leads back to what it was made from. A failure is damage, not a backlog: rows were "
-            "deleted by hand or a restore was cut short. Restore the store, or redo their days.",
+            "deleted by hand, or a restore was cut short. Restore the store from its last good copy.",
             lambda connection: orphan_summaries(connection, kind),
         ),
     ]
@@ -178,8 +187,9 @@ default_checks: list[dg.AssetChecksDefinition] = [
     _check(
         "messages",
         "captures_delivered",
-        "No capture of this machine has waited for the API for more than ten minutes, and none was refused. A warning "
-        "means that the API is away or refuses: `rivet spool status` says why, `rivet spool flush` sends them again.",
+        "No capture of this machine has waited for the API for more than ten minutes, and none was refused. A "
+        "warning means that the API is away or refuses: `rivet spool list` and `rivet spool dead` say why, `rivet "
+        "spool replay` sends them.",
         _undelivered,
         dg.AssetCheckSeverity.WARN,
     ),
@@ -195,36 +205,34 @@ default_checks: list[dg.AssetChecksDefinition] = [
     _check(
         "message_embeddings",
         "one_width",
-        "Every message vector has its model's width. A failure means that the embedding server changed under the same "
-        "name: give it another RIVETOS_EMBED_MODEL, and everything is embedded anew beside the old.",
+        _WIDTH.format("message"),
         lambda connection: wrong_width_embeddings(connection, "message"),
     ),
     _check(
         "summary_embeddings",
         "one_width",
-        "Every summary vector has its model's width. A failure means that the embedding server changed under the same "
-        "name: give it another RIVETOS_EMBED_MODEL, and everything is embedded anew beside the old.",
+        _WIDTH.format("summary"),
         lambda connection: wrong_width_embeddings(connection, "summary"),
     ),
     _check(
         "tag_proposals",
         "no_orphans",
-        "Every tag stands on a conversation or summary that is there. A failure is mended by the job `tidy_tags`, which "
-        "runs every hour.",
+        "Every tag stands on a conversation or summary that is there. A failure is mended by the job `tidy_tags`, "
+        "which runs every hour.",
         orphan_tags,
     ),
     _check(
         "tag_proposals",
         "no_aliases",
-        "No tag has a value that was merged into another one. A failure means that a merge was cut short: repeat it with "
-        "`rivet tags merge`.",
+        "No tag has a value that was merged into another one. A failure names the tags: repeat the merge with `rivet "
+        "tags merge`.",
         alias_tags,
     ),
     _check(
         "tag_proposals",
         "none_dropped",
-        "No leaf went without tags because its tagger failed twice. A warning shows why; when the tagger answers again, "
-        "`rivet tags again --dropped` has them asked about once more.",
+        "No leaf went without tags because its tagger failed twice. A warning shows why; when the tagger answers "
+        "again, `rivet tags again --dropped` has them asked about once more.",
         dropped_leaves,
         dg.AssetCheckSeverity.WARN,
     ),
@@ -239,8 +247,7 @@ default_checks: list[dg.AssetChecksDefinition] = [
     _check(
         "wiki_embeddings",
         "one_width",
-        "Every page's vector has its model's width. A failure means that the embedding server changed under the same "
-        "name: give it another RIVETOS_EMBED_MODEL, and everything is embedded anew beside the old.",
+        _WIDTH.format("page's"),
         lambda connection: wrong_width_embeddings(connection, "topic"),
     ),
     _check(
@@ -262,14 +269,15 @@ default_checks: list[dg.AssetChecksDefinition] = [
         "wiki_topics",
         "every_sentence_cited",
         "Every sentence of every page leads to a leaf summary that an applied patch came from. A failure names the "
-        "sentences that nothing vouches for: materialise `wiki_topics`, which makes the pages again of their patches.",
+        "sentences that nothing vouches for: take their patches back with `rivet wiki revert`, and report it, since "
+        "the pages should have followed their patches.",
         uncited_sentences,
     ),
     _check(
         "wiki_topics",
         "pages_are_their_patches",
-        "The pages that changed last are what their applied patches say together. A failure names those that are not: "
-        "materialise `wiki_topics`, which makes them again.",
+        "The pages that changed last are what their applied patches say together. A failure names those that are "
+        "not. Any decision on a page's patches makes it again; report it, since they should never differ.",
         unlike_their_patches,
     ),
     _check(

@@ -36,33 +36,27 @@ class Left:
     failures: Sequence[Mapping[str, Any]] = ()
     service: Mapping[str, Any] | None = None
 
+    def words(self) -> dict[str, Any]:
+        """The metadata that a person reads first: what is left, and where the hub shows the day."""
+        return {"what_is_left": dg.MetadataValue.md(what_is_left(self)), "hub": day_in_hub(self.day)}
+
+    def figures(self) -> dict[str, int]:
+        """The counts, which Dagster plots."""
+        return {"pending": self.state.pending, "waiting": self.state.waiting, "failing": self.state.failing}
+
 
 def left_on(
     connection: Connection, stage: Stage, days: Sequence[date], stale: Mapping[date, int] | None = None
-) -> dict[date, dict[str, Any]]:
-    """For each of the days, the metadata that says what is left of it, and where the hub shows it.
-
-    `stale` counts the rows of an older making, where the stage has them made again.
-    """
+) -> dict[date, Left]:
+    """What is left of each of the days. `stale` counts the rows of an older making, where they are made again."""
     states = read_left(connection, stage, days)
-    failures: dict[date, list[dict[str, Any]]] = {}
+    failures: dict[date, list[Mapping[str, Any]]] = {}
     for failure in failures_of(connection, days, stage=stage, limit=_SHOWN * len(days)):
         failures.setdefault(failure["day"], []).append(failure)
     service = resting_service(connection, stage)
-    left = {
+    return {
         day: Left(stage, day, states.get(day, StageState()), (stale or {}).get(day, 0), failures.get(day, []), service)
         for day in days
-    }
-    return {day: _told(one) for day, one in left.items()}
-
-
-def _told(left: Left) -> dict[str, Any]:
-    return {
-        "pending": left.state.pending,
-        "waiting": left.state.waiting,
-        "failing": left.state.failing,
-        "what_is_left": dg.MetadataValue.md(what_is_left(left)),
-        "hub": day_in_hub(left.day),
     }
 
 

@@ -39,13 +39,15 @@ def messages(context: dg.AssetExecutionContext, store: StoreResource) -> dg.Mate
     for day, found in days.items():
         context.add_asset_metadata(
             {
+                **left[day].words(),
                 "dagster/row_count": found.messages,
+                **left[day].figures(),
                 "conversations": found.conversations,
                 "tool_calls": found.tool_calls,
                 "characters": found.characters,
+                "run_seconds": round(seconds, 3),
                 "agents": dg.MetadataValue.md(table(("agent", "messages"), sorted(found.agents.items()))),
-                **left[day],
             },
             partition_key=day.isoformat(),
         )
-    return dg.MaterializeResult(metadata={"run_seconds": round(seconds, 3)})
+    return dg.MaterializeResult()

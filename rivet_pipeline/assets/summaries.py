@@ -46,8 +46,7 @@ def _level(kind: Kind, made_of: dg.AssetsDefinition, description: str) -> dg.Ass
         report = refine_level(store.pool, kind, days=days, summarizer=models.summarizer, outdated=outdated)
         with store.connection() as connection:
             quality = summary_quality(connection, kind, days)
-        link_lineage(context, store, kind)
-        return materialized(context, store, report, quality)
+        return materialized(context, store, report, quality, by_day=link_lineage(store, kind, days))
 
     return level
 

@@ -47,19 +47,17 @@ def tag_proposals(
     report = propose_tags(store.pool, days=days, tagger=models.tagger, outdated=outdated)
     with store.connection() as connection:
         waiting = pending_on(connection, days)
-    for day, suggestions in waiting.items():
-        context.add_asset_metadata({"awaiting_review": suggestions}, partition_key=day.isoformat())
-    result = materialized(context, store, report.stage)
-    told: dict[str, dg.MetadataValue[Any] | int] = {
+    of_run: dict[str, dg.MetadataValue[Any] | int] = {
         "run_leaves_tagged": report.tagged,
         "run_leaves_skipped": report.skipped,
         "run_leaves_dropped": report.dropped,
         "run_rule_tags": report.ruled,
         "run_awaiting_review": sum(waiting.values()),
         **(
-            {"drop_reasons": dg.MetadataValue.md("\n".join(f"- {one}" for one in report.errors))}
+            {"run_drop_reasons": dg.MetadataValue.md("\n".join(f"- {one}" for one in report.errors))}
             if report.errors
             else {}
         ),
     }
-    return dg.MaterializeResult(metadata={**(result.metadata or {}), **told})
+    by_day = {day: {"awaiting_review": waiting.get(day, 0)} for day in days}
+    return materialized(context, store, report.stage, by_day=by_day, of_run=of_run)

@@ -52,8 +52,7 @@ def wiki_patches(
         review=get_settings().wiki_review,
         outdated=redoes_outdated(context.run.tags),
     )
-    preview_patches(context, store)
-    return materialized(context, store, report)
+    return materialized(context, store, report, by_day=preview_patches(store, days))
 
 
 @dg.asset(

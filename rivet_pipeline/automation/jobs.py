@@ -21,49 +21,49 @@ from rivet_pipeline.wiki.consolidate import consolidate
 refine_days = dg.define_asset_job(
     "refine_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["refine_days"]),
-    description="Backfill, by hand: everything that is derived from the conversations of the chosen days. Safe over any "
-    "range: what is current is left alone, without a model call.",
+    description="Backfill, by hand: everything that is derived from the conversations of the chosen days. Safe over "
+    "any range: what is current is left alone, without a model call.",
 )
 
 tell_calls_days = dg.define_asset_job(
     "tell_calls_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["tell_calls_days"]),
-    description="Backfill, by hand: texts for the tool calls of the chosen days that have none, and the vectors of what "
-    "they changed.",
+    description="Backfill, by hand: texts for the tool calls of the chosen days that have none, and the vectors of "
+    "what they changed.",
 )
 
 resummarize_days = dg.define_asset_job(
     "resummarize_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["resummarize_days"]),
-    description="Backfill, by hand, after another prompt or model: the summary tree of the chosen days, redone where an "
-    "older version or model made it, and its vectors.",
+    description="Backfill, by hand, after another prompt or model: the summary tree of the chosen days, redone where "
+    "an older version or model made it, and its vectors.",
 )
 
 retag_days = dg.define_asset_job(
     "retag_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["retag_days"]),
-    description="Backfill, by hand, after another tagger: tags suggested for the leaves of the chosen days that have none "
-    "of the current version.",
+    description="Backfill, by hand, after another tagger: tags suggested for the leaves of the chosen days that have "
+    "none of the current version.",
 )
 
 reembed_days = dg.define_asset_job(
     "reembed_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["reembed_days"]),
-    description="Backfill, by hand: vectors of the chosen days for the model that is configured now. The sensor does the "
-    "same for all days by itself.",
+    description="Backfill, by hand: vectors of the chosen days for the model that is configured now. The sensor does "
+    "the same for all days by itself.",
 )
 
 remine_wiki_days = dg.define_asset_job(
     "remine_wiki_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["remine_wiki_days"]),
-    description="Backfill, by hand, after another miner: the wiki's patches of the chosen days, of leaves that were not "
-    "mined as they are now, then of those that an older version has mined.",
+    description="Backfill, by hand, after another miner: the wiki's patches of the chosen days, of leaves that were "
+    "not mined as they are now, then of those that an older version has mined.",
 )
 
 refresh_lexicon = dg.define_asset_job(
     "refresh_lexicon",
     selection=dg.AssetSelection.assets("lexicon"),
-    description="Every hour (`lexicon_hourly`), and by the sensor after new words: the text index that search scores with.",
+    description="Every hour (`lexicon_hourly`), by the sensor after new words: the text index that search scores with.",
 )
 
 measure_retrieval = dg.define_asset_job(
@@ -76,8 +76,8 @@ measure_retrieval = dg.define_asset_job(
 check_everything = dg.define_asset_job(
     "check_everything",
     selection=dg.AssetSelection.all_asset_checks(),
-    description="Every hour (`checks_hourly`): every asset check, those included that read whole tables and so do not run "
-    "with each change. By hand to ask now.",
+    description="Every hour (`checks_hourly`): every asset check, those included that read whole tables and so do "
+    "not run with each change. By hand to ask now.",
 )
 
 
@@ -89,8 +89,8 @@ def trim_dagster_event_log(context: dg.OpExecutionContext) -> None:
 
 
 @dg.job(
-    description="Every night (`daily_housekeeping`): deletes old entries of Dagster's own event log. Materialisations and "
-    "checks stay.",
+    description="Every night (`daily_housekeeping`): deletes old entries of Dagster's own event log. "
+    "Materialisations and checks stay.",
     executor_def=dg.in_process_executor,
 )
 def housekeeping() -> None:
@@ -107,8 +107,8 @@ def sweep_tags(context: dg.OpExecutionContext, store: StoreResource) -> dg.Outpu
 
 
 @dg.job(
-    description="Every hour (`tags_hourly`): deletes tags of what is gone, and writes the project tags that capture could "
-    "not write.",
+    description="Every hour (`tags_hourly`): deletes tags of what is gone, and writes the project tags that capture "
+    "could not write.",
     executor_def=dg.in_process_executor,
 )
 def tidy_tags() -> None:
@@ -133,8 +133,8 @@ def propose_wiki_changes(context: dg.OpExecutionContext, store: StoreResource) -
 
 
 @dg.job(
-    description="Every night (`wiki_daily`): proposes merges and splits of the wiki's pages, for review in the hub; applies "
-    "none by itself.",
+    description="Every night (`wiki_daily`): proposes merges and splits of the wiki's pages, for review in the hub; "
+    "applies none by itself.",
     executor_def=dg.in_process_executor,
 )
 def consolidate_wiki() -> None:

@@ -26,8 +26,8 @@ from rivet_pipeline.stages import STAGES
     cron_schedule="*/5 * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Every five minutes: summaries of conversations that fell idle, tool calls whose result never came. New words "
-    "do not wait for it: the sensor `pending_work` takes them.",
+    description="Every five minutes: summaries of conversations that fell idle, tool calls whose result never came. "
+    "New words do not wait for it: the sensor `pending_work` takes them.",
 )
 def idle_conversations(
     context: dg.ScheduleEvaluationContext, store: StoreResource
@@ -63,7 +63,7 @@ tags_hourly = dg.ScheduleDefinition(
     cron_schedule="27 * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Every hour at :27: deletes tags of what is gone, and writes the project tags that capture could not write.",
+    description="Every hour at :27: deletes tags of what is gone, writes project tags that capture could not write.",
 )
 
 wiki_daily = dg.ScheduleDefinition(

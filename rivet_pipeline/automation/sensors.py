@@ -99,8 +99,8 @@ def requests_for(
     target=_CHAIN | dg.AssetSelection.assets(_LEXICON, *_WIKI),
     minimum_interval_seconds=1,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Every few seconds: asks Postgres which days have work and requests a run for each range of days. Its ticks "
-    "say what was asked for, or why nothing was. Leave it on.",
+    description="Every few seconds: asks Postgres which days have work and requests a run for each range of days. "
+    "Its ticks say what was asked for, or why nothing was. Leave it on.",
 )
 def pending_work(
     context: dg.SensorEvaluationContext, store: StoreResource, models: dg.ResourceParam[Models]
@@ -155,8 +155,8 @@ def _announce_tagger(connection: Connection, models: Models) -> None:
     target=_CHAIN,
     minimum_interval_seconds=10,
     default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Off until a person switches it on: redoes what an older version or another model made (summaries, tags, "
-    "wiki patches), the oldest days first, until none is left. Its ticks say how many are.",
+    description="Off until a person switches it on: redoes what an older version or another model made (summaries, "
+    "tags, wiki patches), the oldest days first, until none is left. Its ticks say how many are.",
 )
 def remine_stale(
     context: dg.SensorEvaluationContext, store: StoreResource, models: dg.ResourceParam[Models]

@@ -143,7 +143,7 @@ def preview_patches(store: StoreResource, days: Sequence[date]) -> dict[date, di
     """For each day its newest patches: the page, how it was found, the first sentence and the leaf it stands on."""
     with store.connection() as connection:
         found = newest_patches(connection, days)
-    header = ("page", "status", "found by", "says", "source")
+    header = ("page", "says", "status", "source")
     return {
         day: {"newest_patches": dg.MetadataValue.md(table(header, [_patch(one) for one in patches]))}
         for day, patches in found.items()
@@ -154,8 +154,7 @@ def _patch(one: PatchLine) -> Sequence[str]:
     title = code(one.title)
     return (
         title if one.slug is None else f"[{title}]({in_hub(f'/hub/wiki/{quote(one.slug)}')})",
-        one.status,
-        one.decision,
-        code(one.says, 200),
+        code(one.says, 160),
+        f"{one.status} (by {one.decision})",
         f"[leaf summary]({in_hub(f'/hub/s/{one.leaf_id}')})",
     )

@@ -43,7 +43,7 @@ _NOTHING_DUE = (
 )
 
 _NO_FAILURES = (
-    "No {} stands in the failure ledger. Each one there is shown with its cause: transient is tried again by itself, "
+    "No {} stands in the failure ledger. A warning shows each with its cause: transient is tried again by itself, "
     "permanent is the configuration (`rivet doctor`), content was given up. Once the reason is gone, the job "
     "`retry_failed` has them tried at once."
 )

@@ -45,7 +45,6 @@ default_jobs: list[Any] = [
     jobs.retag_days,
     jobs.reembed_days,
     jobs.remine_wiki_days,
-    jobs.refresh_wiki,
     jobs.consolidate_wiki,
     jobs.refresh_lexicon,
     jobs.measure_retrieval,

@@ -431,9 +431,12 @@ class Settings(BaseSettings):
     @property
     def capture_url(self) -> str:
         """The base address to which captures are posted."""
-        if self.api_url is not None:
-            return self.api_url.rstrip("/")
-        host = "127.0.0.1" if self.api_host in {"0.0.0.0", "::"} else self.api_host  # noqa: S104 - compared with
+        return self.api_address if self.api_url is None else self.api_url.rstrip("/")
+
+    @property
+    def api_address(self) -> str:
+        """Where a browser on this machine finds the API and the hub; the loopback one of what listens everywhere."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.api_host, self.api_host).strip("[]")  # noqa: S104
         return f"http://[{host}]:{self.api_port}" if ":" in host else f"http://{host}:{self.api_port}"
 
     @property

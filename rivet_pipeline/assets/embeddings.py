@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import dagster as dg
 
+from rivet_pipeline.assets.links import HEALTH, SEARCH, described, stored_in
 from rivet_pipeline.assets.messages import messages
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
 from rivet_pipeline.assets.reporting import materialized
@@ -27,13 +28,19 @@ def _vectors(
         deps=of,
         partitions_def=conversation_days,
         backfill_policy=backfill_policy,
-        group_name="embeddings",
+        group_name="search",
         owners=["team:memory"],
         kinds={"postgres", "pgvector"},
         pool="embedder",
         code_version=f"{EMBEDDING_VERSION}/{embedder_name(get_settings())}",
-        description=f"{description} A changed text is embedded again because its hash changed; a new model is filled "
-        "beside the old one.",
+        metadata=stored_in("ros_embeddings"),
+        description=described(
+            f"{description} A changed text is embedded again because its hash changed; a new model is filled beside "
+            "the old one, which serves until then.",
+            SEARCH,
+            HEALTH,
+            table="ros_embeddings",
+        ),
     )
     def vectors(
         context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]

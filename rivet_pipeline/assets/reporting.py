@@ -1,22 +1,26 @@
-"""Turns a stage's report into what Dagster shows: totals on the run, figures and plots on each day."""
+"""Turns a stage's report into what Dagster shows of each day: what is left, the day's figures, the run's totals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date
+from typing import Any
+from urllib.parse import quote
 
 import dagster as dg
 
+from rivet_pipeline.assets.leftover_work import left_on
+from rivet_pipeline.assets.links import in_hub
+from rivet_pipeline.assets.markdown import code, table
 from rivet_pipeline.assets.partitions import days_of
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.db.inspection import rows_held
 from rivet_pipeline.db.quality import SummaryQuality
 from rivet_pipeline.db.stale import stale_rows_on
 from rivet_pipeline.retrieval.lineage import newest_summaries
-from rivet_pipeline.settings import get_settings
-from rivet_pipeline.stages import REMINED_STAGES, StageReport
+from rivet_pipeline.stages import REMINED_STAGES, DayReport, StageReport
 from rivet_pipeline.summaries.types import Kind
-from rivet_pipeline.wiki.read import newest_patches
+from rivet_pipeline.wiki.read import PatchLine, newest_patches
 
 
 def materialized(
@@ -24,54 +28,77 @@ def materialized(
     store: StoreResource,
     report: StageReport,
     quality: Mapping[date | None, SummaryQuality] | None = None,
+    *,
+    by_day: Mapping[date, Mapping[str, Any]] | None = None,
+    of_run: Mapping[str, Any] | None = None,
 ) -> dg.MaterializeResult[None]:
     """The result of a pass over the run's days; each day gets its own numbers, so that Dagster plots them over time.
 
-    Where a day and the run have a figure of the same name, Dagster shows the day's: the run's have names of their own.
-    `quality` is that of the summaries of those days, with None for all of them.
+    Dagster shows a day's metadata in the order in which it is given: what is left comes first, then the day's figures,
+    then the run's, whose names begin with `run_`.
+
+    Args:
+        context: The run's.
+        store: Asked for what is there and what is left.
+        report: What the pass did.
+        quality: That of the summaries of those days, with None for all of them.
+        by_day: More about each day.
+        of_run: More about the run.
     """
     days = days_of(context.partition_keys)
     quality = quality or {}
     with store.connection() as connection:
         held = rows_held(connection, report.stage, days)
         stale = stale_rows_on(connection, report.stage, days) if report.stage in REMINED_STAGES else None
-    for key in context.partition_keys:
-        day = report.days.get(date.fromisoformat(key))
+        left = left_on(connection, report.stage, days, stale)
+    run = {**_run_figures(report, stale, quality.get(None)), **(of_run or {})}
+    for day in days:
         context.add_asset_metadata(
             {
-                "dagster/row_count": held.get(date.fromisoformat(key), 0),
-                "rows_written": day.rows if day else 0,
-                "failures": day.failures if day else 0,
-                "model_calls": day.model_calls if day else 0,
-                "characters": day.characters if day else 0,
-                "tokens": day.tokens if day else 0,
-                "seconds": round(day.seconds, 3) if day else 0.0,
-                **({} if stale is None else {"stale_left": stale.get(date.fromisoformat(key), 0)}),
-                **_shares(quality.get(date.fromisoformat(key))),
+                **left[day].words(),
+                **(by_day or {}).get(day, {}),
+                "dagster/row_count": held.get(day, 0),
+                **left[day].figures(),
+                **({} if stale is None else {"stale_left": stale.get(day, 0)}),
+                **_day_figures(report.days.get(day, DayReport())),
+                **_shares(quality.get(day)),
+                **run,
             },
-            partition_key=key,
+            partition_key=day.isoformat(),
         )
-    worked = sorted(day for day in report.days if report.days[day].rows or report.days[day].failures)
-    return dg.MaterializeResult(
-        metadata={
-            "model": report.model or "none",
-            "run_rows_written": report.rows,
-            "run_failures": report.failures,
-            "run_model_calls": report.model_calls,
-            **({} if stale is None else {"run_stale_left": sum(stale.values())}),
-            "days_with_work": dg.MetadataValue.md(
-                table(
-                    ("day", "rows", "failures", "model calls", "seconds"),
-                    [
-                        (day, found.rows, found.failures, found.model_calls, f"{found.seconds:.2f}")
-                        for day, found in ((day, report.days[day]) for day in worked)
-                    ],
-                )
-            ),
-            **{f"run_{name}": value for name, value in _shares(quality.get(None)).items()},
-            **_worst(quality.get(None)),
-        }
-    )
+    return dg.MaterializeResult()
+
+
+def _day_figures(day: DayReport) -> dict[str, int | float]:
+    return {
+        "rows_written": day.rows,
+        "failures": day.failures,
+        "model_calls": day.model_calls,
+        "characters": day.characters,
+        "tokens": day.tokens,
+        "seconds": round(day.seconds, 3),
+    }
+
+
+def _run_figures(
+    report: StageReport, stale: Mapping[date, int] | None, quality: SummaryQuality | None
+) -> dict[str, Any]:
+    worked = [(day, found) for day, found in sorted(report.days.items()) if found.rows or found.failures]
+    return {
+        "model": report.model or "none",
+        "run_rows_written": report.rows,
+        "run_failures": report.failures,
+        "run_model_calls": report.model_calls,
+        **({} if stale is None else {"run_stale_left": sum(stale.values())}),
+        **{f"run_{name}": value for name, value in _shares(quality).items()},
+        "run_days": dg.MetadataValue.md(
+            table(
+                ("day", "rows", "failures", "model calls", "seconds"),
+                [(day, found.rows, found.failures, found.model_calls, f"{found.seconds:.2f}") for day, found in worked],
+            )
+        ),
+        **_worst(quality),
+    }
 
 
 def _shares(found: SummaryQuality | None) -> dict[str, float | int]:
@@ -91,7 +118,7 @@ def _worst(found: SummaryQuality | None) -> dict[str, dg.MarkdownMetadataValue]:
         (
             row["id"],
             _share(row["grounding"]),
-            ", ".join(map(_plain, row["missing"])) or "none",
+            ", ".join(map(code, row["missing"])) or "none",
             _share(row["coverage"]),
             row["uncovered"],
             "yes" if row["quarantined"] else "no",
@@ -105,41 +132,29 @@ def _share(value: float | None) -> str:
     return "none" if value is None else f"{value:.2f}"
 
 
-def _plain(token: str) -> str:
-    """A token of at most 60 characters in code formatting, unable to end its cell."""
-    kept = " ".join(token.split()).replace("`", "'").replace("|", "\u00a6")
-    return f"`{kept[:60]}{'…' if len(kept) > 60 else ''}`"
-
-
-def link_lineage(context: dg.AssetExecutionContext, store: StoreResource, kind: Kind) -> None:
-    """Gives each day of the run the API's address of its newest summary's lineage, down to the words."""
-    settings = get_settings()
-    # What listens everywhere is reached from here on the loopback address.
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.api_host, settings.api_host)  # noqa: S104
-    address = f"http://[{host}]" if ":" in host and not host.startswith("[") else f"http://{host}"
+def link_lineage(store: StoreResource, kind: Kind, days: Sequence[date]) -> dict[date, dict[str, Any]]:
+    """For each day, the hub's page of its newest summary, from which it is one step to the words."""
     with store.connection() as connection:
-        newest = newest_summaries(connection, kind, days_of(context.partition_keys))
-    for day, summary in newest.items():
-        url = f"{address}:{settings.api_port}/api/memory/lineage/{summary}"
-        context.add_asset_metadata({"lineage": dg.MetadataValue.url(url)}, partition_key=day.isoformat())
+        newest = newest_summaries(connection, kind, days)
+    return {day: {"lineage": dg.MetadataValue.url(in_hub(f"/hub/s/{summary}"))} for day, summary in newest.items()}
 
 
-def preview_patches(context: dg.AssetExecutionContext, store: StoreResource) -> None:
-    """Shows on each day of the run its newest patches: the page, how it was found, and the first sentence."""
+def preview_patches(store: StoreResource, days: Sequence[date]) -> dict[date, dict[str, Any]]:
+    """For each day its newest patches: the page, how it was found, the first sentence and the leaf it stands on."""
     with store.connection() as connection:
-        found = newest_patches(connection, days_of(context.partition_keys))
-    header = ("page", "status", "found by", "says")
-    for day, patches in found.items():
-        rows = [(_plain(one.title), one.status, one.decision, _plain(one.says)) for one in patches]
-        context.add_asset_metadata(
-            {"newest_patches": dg.MetadataValue.md(table(header, rows))}, partition_key=day.isoformat()
-        )
+        found = newest_patches(connection, days)
+    header = ("page", "says", "status", "source")
+    return {
+        day: {"newest_patches": dg.MetadataValue.md(table(header, [_patch(one) for one in patches]))}
+        for day, patches in found.items()
+    }
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table; a sentence when there are no rows."""
-    if not rows:
-        return "Nothing needed work."
-    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
+def _patch(one: PatchLine) -> Sequence[str]:
+    title = code(one.title)
+    return (
+        title if one.slug is None else f"[{title}]({in_hub(f'/hub/wiki/{quote(one.slug)}')})",
+        code(one.says, 160),
+        f"{one.status} (by {one.decision})",
+        f"[leaf summary]({in_hub(f'/hub/s/{one.leaf_id}')})",
+    )

@@ -6,8 +6,9 @@ from typing import Any
 
 import dagster as dg
 
+from rivet_pipeline.assets.links import HEALTH, SEARCH, described, stored_in
+from rivet_pipeline.assets.markdown import table
 from rivet_pipeline.assets.messages import messages
-from rivet_pipeline.assets.reporting import table
 from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.assets.summaries import branch_summaries, leaf_summaries, root_summaries
 from rivet_pipeline.retrieval.evaluation import Evaluation, drops, keep
@@ -24,12 +25,18 @@ _COMPARED = 30
 
 @dg.asset(
     deps=[messages, leaf_summaries, branch_summaries, root_summaries],
-    group_name="retrieval",
+    group_name="search",
     owners=["team:memory"],
     kinds={"postgres"},
     code_version=str(LEXICON_VERSION),
-    description="The text index that BM25 is scored from, and how many messages and summaries contain each word. "
-    "Takes up only what came or changed since the last time, piece by piece; search works while it is behind.",
+    metadata=stored_in("ros_lexicon"),
+    description=described(
+        "The text index that BM25 is scored from, and how many messages and summaries contain each word. Takes up "
+        "only what came or changed since the last time, piece by piece; search works while it is behind.",
+        SEARCH,
+        HEALTH,
+        table="ros_lexicon",
+    ),
 )
 def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
     """Indexes and counts the words of the rows that came or changed since the last refresh."""
@@ -38,7 +45,6 @@ def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
         figures = refresh_lexicon(connection)
     return dg.MaterializeResult(
         metadata={
-            "dagster/table_name": "ros_lexicon",
             "dagster/row_count": figures.terms,
             "documents": figures.documents,
             "messages_counted": figures.messages,
@@ -55,13 +61,16 @@ def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
 
 @dg.asset(
     deps=[lexicon],
-    group_name="retrieval",
+    group_name="search",
     owners=["team:memory"],
     kinds={"postgres"},
     code_version=str(RETRIEVAL_QUALITY_VERSION),
-    description="How well search finds what it should: the shipped questions over the demo sessions, or those of "
-    "`RIVETOS_EVAL_FILE`, asked in a scratch database with the configured models. Of the memory itself only "
-    "`ros_retrieval_quality` is written, which the hub's page Health draws.",
+    description=described(
+        "How well search finds what it should: the shipped questions over the demo sessions, or those of "
+        "RIVETOS_EVAL_FILE, asked in a scratch database with the configured models. Of the memory itself only "
+        "`ros_retrieval_quality` is written.",
+        HEALTH,
+    ),
 )
 def retrieval_quality(store: StoreResource, models: dg.ResourceParam[Models]) -> dg.MaterializeResult[None]:
     """Asks a question set and records recall, nDCG and latency."""
@@ -106,7 +115,8 @@ def _worst(result: Evaluation) -> str:
 @dg.asset_check(
     asset=retrieval_quality,
     description="Search finds about as much as it did: no recall or nDCG is more than 0.03 below the median, or 0.06 "
-    f"below the best, of the last {_COMPARED} runs with the same questions and embedding model.",
+    f"below the best, of the last {_COMPARED} runs with the same questions and embedding model. A failure names the "
+    "figures: see which questions lost in `worst`, and what changed that day (model, version, code).",
 )
 def no_drop(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
     """Compares the newest figures with those of the runs before."""

@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from rivet_pipeline.assets.links import TIMELINE, described, stored_in
 from rivet_pipeline.assets.messages import messages
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
 from rivet_pipeline.assets.reasons import redoes_outdated
@@ -28,8 +29,13 @@ def _level(kind: Kind, made_of: dg.AssetsDefinition, description: str) -> dg.Ass
         kinds={"postgres", "llm"},
         pool="llm",
         code_version=f"{SUMMARY_PIPELINE_VERSION}/{summarizer_name(get_settings())}",
-        description=f"{description} With sources, grounding and version; those of an older version or model are "
-        "made again when a person materialises their day.",
+        metadata=stored_in("ros_summaries"),
+        description=described(
+            f"{description} With sources, grounding and version; those of an older version or model are made again "
+            "when a person materialises their day. Each day's `lineage` leads to its newest one in the hub.",
+            TIMELINE,
+            table="ros_summaries",
+        ),
     )
     def level(
         context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
@@ -40,8 +46,7 @@ def _level(kind: Kind, made_of: dg.AssetsDefinition, description: str) -> dg.Ass
         report = refine_level(store.pool, kind, days=days, summarizer=models.summarizer, outdated=outdated)
         with store.connection() as connection:
             quality = summary_quality(connection, kind, days)
-        link_lineage(context, store, kind)
-        return materialized(context, store, report, quality)
+        return materialized(context, store, report, quality, by_day=link_lineage(store, kind, days))
 
     return level
 

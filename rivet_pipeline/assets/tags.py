@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from rivet_pipeline.assets.links import REVIEW, described, stored_in
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
 from rivet_pipeline.assets.reasons import redoes_outdated
 from rivet_pipeline.assets.reporting import materialized
@@ -28,9 +29,14 @@ _TAGGER = tagger_name(get_settings())
     kinds={"postgres"} if _TAGGER == KEYPHRASES else {"postgres", "llm"},
     pool=None if _TAGGER == KEYPHRASES else "llm",
     code_version=f"{TAGS_VERSION}/{_TAGGER}",
-    description="Tags suggested on the day's leaves and their conversations; people accept or reject them. A leaf "
-    "whose tagger fails twice goes without and is counted. Leaves of an older version are asked about again when a "
-    "person materialises their day; what was rejected is never suggested twice.",
+    metadata=stored_in("ros_tags"),
+    description=described(
+        "Tags suggested on the day's leaves and their conversations; people accept or reject them. A leaf whose tagger "
+        "fails twice goes without and is counted. Leaves of an older version are asked about again when a person "
+        "materialises their day; what was rejected is never suggested twice.",
+        REVIEW,
+        table="ros_tags",
+    ),
 )
 def tag_proposals(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
@@ -41,19 +47,17 @@ def tag_proposals(
     report = propose_tags(store.pool, days=days, tagger=models.tagger, outdated=outdated)
     with store.connection() as connection:
         waiting = pending_on(connection, days)
-    for day, suggestions in waiting.items():
-        context.add_asset_metadata({"awaiting_review": suggestions}, partition_key=day.isoformat())
-    result = materialized(context, store, report.stage)
-    told: dict[str, dg.MetadataValue[Any] | int] = {
+    of_run: dict[str, dg.MetadataValue[Any] | int] = {
         "run_leaves_tagged": report.tagged,
         "run_leaves_skipped": report.skipped,
         "run_leaves_dropped": report.dropped,
         "run_rule_tags": report.ruled,
         "run_awaiting_review": sum(waiting.values()),
         **(
-            {"drop_reasons": dg.MetadataValue.md("\n".join(f"- {one}" for one in report.errors))}
+            {"run_drop_reasons": dg.MetadataValue.md("\n".join(f"- {one}" for one in report.errors))}
             if report.errors
             else {}
         ),
     }
-    return dg.MaterializeResult(metadata={**(result.metadata or {}), **told})
+    by_day = {day: {"awaiting_review": waiting.get(day, 0)} for day in days}
+    return materialized(context, store, report.stage, by_day=by_day, of_run=of_run)

@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from rivet_pipeline.assets.links import TIMELINE, described, stored_in
 from rivet_pipeline.assets.messages import messages
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
 from rivet_pipeline.assets.reporting import materialized
@@ -19,14 +20,19 @@ _WRITER = writer_name(get_settings())
     deps=[messages],
     partitions_def=conversation_days,
     backfill_policy=backfill_policy,
-    group_name="transcripts",
+    group_name="conversations",
     owners=["team:memory"],
     kinds={"postgres"} if _WRITER == RENDERING else {"postgres", "llm"},
     pool=None if _WRITER == RENDERING else "llm",
     code_version=f"{TOOL_TEXT_VERSION}/{_WRITER or 'unnamed'}",
-    description="What each tool call of the day did, in one past-tense sentence, where the capture holds no words. "
-    "Written once and marked as made: another version or model changes new texts only. Waits for the call's result, or "
-    "for the conversation to rest.",
+    metadata=stored_in("ros_messages"),
+    description=described(
+        "What each tool call of the day did, in one past-tense sentence, where the capture holds no words. Written "
+        "once and marked as made: another version or model changes new texts only. Waits for the call's result, or "
+        "for the conversation to rest.",
+        TIMELINE,
+        table="ros_messages",
+    ),
 )
 def tool_call_text(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]

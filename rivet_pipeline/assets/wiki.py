@@ -2,9 +2,11 @@
 
 import dagster as dg
 
+from rivet_pipeline.assets.links import HEALTH, REVIEW, WIKI, described, stored_in
+from rivet_pipeline.assets.markdown import table
 from rivet_pipeline.assets.partitions import backfill_policy, conversation_days, days_of
 from rivet_pipeline.assets.reasons import redoes_outdated
-from rivet_pipeline.assets.reporting import materialized, preview_patches, table
+from rivet_pipeline.assets.reporting import materialized, preview_patches
 from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.assets.summaries import leaf_summaries
 from rivet_pipeline.embedding.embed import embed_topics
@@ -28,9 +30,15 @@ _ASKS_A_MODEL = _SETTINGS.compactor_url is not None
     kinds={"postgres", "llm"} if _ASKS_A_MODEL else {"postgres"},
     pool="llm" if _ASKS_A_MODEL else None,
     code_version=f"{WIKI_PIPELINE_VERSION}/{miner_name(_SETTINGS)}",
-    description="What the day's leaf summaries say for good: up to three patches a leaf, or none, each with the page "
-    "it changes and why. Applied at once, or proposed while WIKI_REVIEW is on. A leaf is mined once a text; those of "
-    "an older version are mined once more when a person materialises their day.",
+    metadata=stored_in("ros_wiki_patches"),
+    description=described(
+        "What the day's leaf summaries say for good: up to three patches a leaf, or none, each with the page it "
+        "changes and why. Applied at once, or proposed while WIKI_REVIEW is on. A leaf is mined once a text; those of "
+        "an older version are mined once more when a person materialises their day.",
+        WIKI,
+        REVIEW,
+        table="ros_wiki_patches",
+    ),
 )
 def wiki_patches(
     context: dg.AssetExecutionContext, store: StoreResource, models: dg.ResourceParam[Models]
@@ -44,8 +52,7 @@ def wiki_patches(
         review=get_settings().wiki_review,
         outdated=redoes_outdated(context.run.tags),
     )
-    preview_patches(context, store)
-    return materialized(context, store, report)
+    return materialized(context, store, report, by_day=preview_patches(store, days))
 
 
 @dg.asset(
@@ -54,8 +61,13 @@ def wiki_patches(
     owners=["team:memory"],
     kinds={"postgres"},
     code_version=str(WIKI_PAGE_VERSION),
-    description="The pages that the applied patches make together, with citations, history and every former version. "
-    "They change when a patch is applied or taken back; materialising makes again what older rules have made.",
+    metadata=stored_in("ros_wiki_topics"),
+    description=described(
+        "The pages that the applied patches make together, with citations, history and every former version. They "
+        "change when a patch is applied or taken back; materialising makes again what older rules have made.",
+        WIKI,
+        table="ros_wiki_topics",
+    ),
 )
 def wiki_topics(store: StoreResource) -> dg.MaterializeResult[None]:
     """Makes pages of an older making again."""
@@ -63,7 +75,6 @@ def wiki_topics(store: StoreResource) -> dg.MaterializeResult[None]:
         report = refresh_topics(connection)
     return dg.MaterializeResult(
         metadata={
-            "dagster/table_name": "ros_wiki_topics",
             "dagster/row_count": report.counts.pages,
             "sentences": report.counts.sentences,
             "rebuilt": report.rebuilt,
@@ -82,8 +93,14 @@ def wiki_topics(store: StoreResource) -> dg.MaterializeResult[None]:
     kinds={"postgres", "pgvector"},
     pool="embedder",
     code_version=f"{EMBEDDING_VERSION}/{embedder_name(_SETTINGS)}",
-    description="Chunk vectors of the wiki's pages. A changed page is embedded again because its hash changed; a new "
-    "model is filled beside the old one.",
+    metadata=stored_in("ros_embeddings"),
+    description=described(
+        "Chunk vectors of the wiki's pages. A changed page is embedded again because its hash changed; a new model is "
+        "filled beside the old one.",
+        WIKI,
+        HEALTH,
+        table="ros_embeddings",
+    ),
 )
 def wiki_embeddings(store: StoreResource, models: dg.ResourceParam[Models]) -> dg.MaterializeResult[None]:
     """Embeds the pages that have no vector of the current model."""
@@ -93,12 +110,12 @@ def wiki_embeddings(store: StoreResource, models: dg.ResourceParam[Models]) -> d
     )
     return dg.MaterializeResult(
         metadata={
-            "dagster/table_name": "ros_embeddings",
             "model": report.model or "none",
             "rows_written": report.rows,
             "failures": report.failures,
             "model_calls": report.model_calls,
             "characters": sum(day.characters for day in report.days.values()),
+            "tokens": sum(day.tokens for day in report.days.values()),
             "seconds": round(sum(day.seconds for day in report.days.values()), 3),
         }
     )

@@ -6,7 +6,7 @@ See https://docs.dagster.io/guides/build/jobs/asset-jobs
 import dagster as dg
 from pydantic import Field
 
-from rivet_pipeline.assets.reporting import table
+from rivet_pipeline.assets.markdown import table
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.automation.plan import JOB_STAGES
 from rivet_pipeline.db.event_log import trim_event_log
@@ -15,68 +15,69 @@ from rivet_pipeline.db.queue import ALL_STAGES
 from rivet_pipeline.db.queue import retry_failed as make_due
 from rivet_pipeline.db.store import dagster_url
 from rivet_pipeline.settings import get_settings
-from rivet_pipeline.stages import WHOLE_STAGES
 from rivet_pipeline.tags.propose import reap_tags
 from rivet_pipeline.wiki.consolidate import consolidate
 
 refine_days = dg.define_asset_job(
     "refine_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["refine_days"]),
-    description="Everything that is derived from the conversations of the chosen days. Safe over any range: what is "
-    "current is left alone.",
+    description="Backfill, by hand: everything that is derived from the conversations of the chosen days. Safe over "
+    "any range: what is current is left alone, without a model call.",
 )
 
 tell_calls_days = dg.define_asset_job(
     "tell_calls_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["tell_calls_days"]),
-    description="Texts for the tool calls of the chosen days that have none, and the vectors of what they changed.",
+    description="Backfill, by hand: texts for the tool calls of the chosen days that have none, and the vectors of "
+    "what they changed.",
 )
 
 resummarize_days = dg.define_asset_job(
     "resummarize_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["resummarize_days"]),
-    description="The summary tree of the chosen days, redone where an older version or model made it.",
+    description="Backfill, by hand, after another prompt or model: the summary tree of the chosen days, redone where "
+    "an older version or model made it, and its vectors.",
 )
 
 retag_days = dg.define_asset_job(
     "retag_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["retag_days"]),
-    description="Tags suggested for the leaves of the chosen days that have none of the current version.",
+    description="Backfill, by hand, after another tagger: tags suggested for the leaves of the chosen days that have "
+    "none of the current version.",
 )
 
 reembed_days = dg.define_asset_job(
     "reembed_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["reembed_days"]),
-    description="Vectors of the chosen days for the model that is configured now.",
+    description="Backfill, by hand: vectors of the chosen days for the model that is configured now. The sensor does "
+    "the same for all days by itself.",
 )
 
 remine_wiki_days = dg.define_asset_job(
     "remine_wiki_days",
     selection=dg.AssetSelection.assets(*JOB_STAGES["remine_wiki_days"]),
-    description="The wiki's patches of the chosen days: leaves that were not mined as they are now, then those that an "
-    "older version has mined.",
-)
-
-refresh_wiki = dg.define_asset_job(
-    "refresh_wiki",
-    selection=dg.AssetSelection.assets(*WHOLE_STAGES),
-    description="The wiki's pages, where older rules have made them, and their vectors.",
+    description="Backfill, by hand, after another miner: the wiki's patches of the chosen days, of leaves that were "
+    "not mined as they are now, then of those that an older version has mined.",
 )
 
 refresh_lexicon = dg.define_asset_job(
-    "refresh_lexicon", selection=dg.AssetSelection.assets("lexicon"), description="The corpus statistics of BM25."
+    "refresh_lexicon",
+    selection=dg.AssetSelection.assets("lexicon"),
+    description="Every hour (`lexicon_hourly`), by the sensor after new words: the text index that search scores with.",
 )
 
 measure_retrieval = dg.define_asset_job(
     "measure_retrieval",
     selection=dg.AssetSelection.assets("retrieval_quality"),
-    description="How well search finds what it should, by a question set in a scratch database.",
+    description="Every night (`retrieval_quality_daily`): how well search finds what it should, by a question set in a "
+    "scratch database. By hand after a change of model or prompt.",
 )
 
 check_everything = dg.define_asset_job(
     "check_everything",
     selection=dg.AssetSelection.all_asset_checks(),
-    description="Every asset check, those included that read whole tables and so do not run with each change.",
+    description="Every hour (`checks_hourly`): every asset check, those included that read whole tables and so do "
+    "not run with each change. By hand to ask now.",
 )
 
 
@@ -87,7 +88,11 @@ def trim_dagster_event_log(context: dg.OpExecutionContext) -> None:
     context.log.info("deleted %s entries of Dagster's event log", deleted)
 
 
-@dg.job(description="Keeps Dagster's own storage from growing for ever.", executor_def=dg.in_process_executor)
+@dg.job(
+    description="Every night (`daily_housekeeping`): deletes old entries of Dagster's own event log. "
+    "Materialisations and checks stay.",
+    executor_def=dg.in_process_executor,
+)
 def housekeeping() -> None:
     """Trims Dagster's event log."""
     trim_dagster_event_log()
@@ -101,7 +106,11 @@ def sweep_tags(context: dg.OpExecutionContext, store: StoreResource) -> dg.Outpu
     return dg.Output(deleted, metadata={"tags_deleted": deleted})
 
 
-@dg.job(description="Keeps tags in step with what they stand on.", executor_def=dg.in_process_executor)
+@dg.job(
+    description="Every hour (`tags_hourly`): deletes tags of what is gone, and writes the project tags that capture "
+    "could not write.",
+    executor_def=dg.in_process_executor,
+)
 def tidy_tags() -> None:
     """Reaps orphaned tags."""
     sweep_tags()
@@ -124,7 +133,8 @@ def propose_wiki_changes(context: dg.OpExecutionContext, store: StoreResource) -
 
 
 @dg.job(
-    description="Proposes merges and splits of the wiki's pages, for review; applies none by itself.",
+    description="Every night (`wiki_daily`): proposes merges and splits of the wiki's pages, for review in the hub; "
+    "applies none by itself.",
     executor_def=dg.in_process_executor,
 )
 def consolidate_wiki() -> None:
@@ -156,7 +166,11 @@ def retry_failed_items(context: dg.OpExecutionContext, config: RetryFailed, stor
     )
 
 
-@dg.job(description="Tries what rests after a failure again at once.", executor_def=dg.in_process_executor)
+@dg.job(
+    description="By hand, when the reason of failures is gone: has them tried again at once. Config: `task`, `error`, "
+    "`dry_run`.",
+    executor_def=dg.in_process_executor,
+)
 def retry_failed() -> None:
     """Makes failed items due."""
     retry_failed_items()

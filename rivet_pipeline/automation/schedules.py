@@ -26,7 +26,8 @@ from rivet_pipeline.stages import STAGES
     cron_schedule="*/5 * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Every five minutes: summaries of conversations that fell idle, tool calls whose result never came.",
+    description="Every five minutes: summaries of conversations that fell idle, tool calls whose result never came. "
+    "New words do not wait for it: the sensor `pending_work` takes them.",
 )
 def idle_conversations(
     context: dg.ScheduleEvaluationContext, store: StoreResource
@@ -44,7 +45,7 @@ lexicon_hourly = dg.ScheduleDefinition(
     cron_schedule="7 * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Every hour: the corpus statistics, so that they never lag far behind.",
+    description="Every hour at :07: the text index, so that it never lags far behind.",
 )
 
 checks_hourly = dg.ScheduleDefinition(
@@ -53,7 +54,7 @@ checks_hourly = dg.ScheduleDefinition(
     cron_schedule="17 * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Every hour: all asset checks.",
+    description="Every hour at :17: all asset checks. Those that are cheap run with every change too.",
 )
 
 tags_hourly = dg.ScheduleDefinition(
@@ -62,7 +63,7 @@ tags_hourly = dg.ScheduleDefinition(
     cron_schedule="27 * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Every hour: deletes tags of what is gone, and writes the project tags that capture could not write.",
+    description="Every hour at :27: deletes tags of what is gone, writes project tags that capture could not write.",
 )
 
 wiki_daily = dg.ScheduleDefinition(
@@ -71,7 +72,7 @@ wiki_daily = dg.ScheduleDefinition(
     cron_schedule="29 4 * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Every day: which pages of the wiki should be merged or split, as proposals for a person.",
+    description="Every day at 04:29 UTC: which pages of the wiki should be merged or split, as proposals for a person.",
 )
 
 retrieval_quality_daily = dg.ScheduleDefinition(
@@ -80,7 +81,7 @@ retrieval_quality_daily = dg.ScheduleDefinition(
     cron_schedule="23 3 * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Every day: how well search finds what it should, and whether it finds less than before.",
+    description="Every day at 03:23 UTC: how well search finds what it should, and whether it finds less than before.",
 )
 
 daily_housekeeping = dg.ScheduleDefinition(
@@ -89,5 +90,5 @@ daily_housekeeping = dg.ScheduleDefinition(
     cron_schedule="41 4 * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Every day: old entries of Dagster's event log, which otherwise grows for ever.",
+    description="Every day at 04:41 UTC: deletes old entries of Dagster's event log, which otherwise grows for ever.",
 )

@@ -99,8 +99,8 @@ def requests_for(
     target=_CHAIN | dg.AssetSelection.assets(_LEXICON, *_WIKI),
     minimum_interval_seconds=1,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Asks Postgres which days have work and requests runs for each range of days: one of "
-    "the whole chain; two where a model service may hang, so that embeddings never wait for it.",
+    description="Every few seconds: asks Postgres which days have work and requests a run for each range of days. "
+    "Its ticks say what was asked for, or why nothing was. Leave it on.",
 )
 def pending_work(
     context: dg.SensorEvaluationContext, store: StoreResource, models: dg.ResourceParam[Models]
@@ -155,9 +155,8 @@ def _announce_tagger(connection: Connection, models: Models) -> None:
     target=_CHAIN,
     minimum_interval_seconds=10,
     default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Redoes stale summaries, the oldest days first, a few ranges at a time, until none is left: those of "
-    "an older version, another model, or a text that has changed; tags of an older version; and mines the leaves for "
-    "the wiki once more that an older version has mined. Its ticks say how many are left.",
+    description="Off until a person switches it on: redoes what an older version or another model made (summaries, "
+    "tags, wiki patches), the oldest days first, until none is left. Its ticks say how many are.",
 )
 def remine_stale(
     context: dg.SensorEvaluationContext, store: StoreResource, models: dg.ResourceParam[Models]

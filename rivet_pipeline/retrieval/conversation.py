@@ -185,6 +185,12 @@ def read_summary_text(connection: Connection, wanted: UUID) -> str | None:
     return None if row is None else row["content"]
 
 
+def day_of_summary(connection: Connection, wanted: UUID) -> date | None:
+    """The UTC day on which a summary's conversation began: its partition. None when there is no such summary."""
+    row = connection.execute("SELECT day FROM ros_summaries WHERE id = %s", [wanted]).fetchone()
+    return None if row is None else row["day"]
+
+
 def read_source_texts(connection: Connection, summary: UUID, *, limit: int = 400) -> list[SourceText]:
     """The messages below a summary of any level in their order, each cut, at most `limit` of them."""
     rows = connection.execute(

@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from rivet_pipeline.db.ledger import SERVICE
 from rivet_pipeline.db.pending import pending_days
 from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.stages import SUMMARY_STAGES
 
 #: What of a day's refinement a reader is shown; `messages` itself is only counted.
 _SHOWN_FAILURES = 20
+
+#: What is in no leaf and not pending: it waits for more messages, for silence, or for a model service that is down.
+_WAITS = "(due IS NULL OR ros_is_blocked('leaf_summaries', 'service'))"
 
 
 @dataclass(slots=True)
@@ -123,7 +128,7 @@ def _add_stages(connection: Connection, days: dict[date, TimelineDay]) -> None:
     ).fetchall():
         _stage(days[row["day"]], row["stage"]).failing += row["n"]
     for row in connection.execute(
-        "SELECT day, sum(waiting)::bigint AS n FROM ros_unsummarised WHERE due IS NULL AND day = ANY(%s) GROUP BY day",
+        f"SELECT day, sum(waiting)::bigint AS n FROM ros_unsummarised WHERE {_WAITS} AND day = ANY(%s) GROUP BY day",  # noqa: S608
         asked,
     ).fetchall():
         _stage(days[row["day"]], "leaf_summaries").waiting += row["n"]
@@ -133,14 +138,54 @@ def _stage(day: TimelineDay, stage: str) -> StageState:
     return day.stages.setdefault(stage, StageState())
 
 
-def failures_of(connection: Connection, days: Sequence[date]) -> list[dict[str, Any]]:
-    """What fails on some days, latest first: stage, item, cause, attempts, error, last_failed_at, next_attempt_at."""
+def read_left(connection: Connection, stage: str, days: Sequence[date]) -> dict[date, StageState]:
+    """What is left of some days for one stage. Days of which nothing is left are absent."""
+    rows = connection.execute(
+        f"""
+        SELECT day, sum(pending)::bigint AS pending, sum(waiting)::bigint AS waiting, sum(failing)::bigint AS failing
+        FROM (
+            SELECT day, items AS pending, 0 AS waiting, 0 AS failing FROM ros_pending_days WHERE stage = %(stage)s
+            UNION ALL
+            SELECT day, 0, waiting, 0 FROM ros_unsummarised WHERE {_WAITS} AND %(stage)s = 'leaf_summaries'
+            UNION ALL
+            SELECT day, 0, 0, count(*) FROM ros_failures WHERE stage = %(stage)s GROUP BY day
+        ) AS items WHERE day = ANY(%(days)s) GROUP BY day
+        """,  # noqa: S608 - a condition of this module
+        {"stage": stage, "days": list(days)},
+        prepare=False,
+    ).fetchall()
+    return {row.pop("day"): StageState(**row) for row in rows}
+
+
+def resting_service(connection: Connection, stage: str) -> dict[str, Any] | None:
+    """Why a stage rests as a whole: its model service's cause, attempts, error, next_attempt_at. None: it does not.
+
+    Meanwhile nothing of the stage counts as pending. The levels of the summary tree share one service.
+    """
+    stages = list(SUMMARY_STAGES) if stage in SUMMARY_STAGES else [stage]
     return connection.execute(
         """
-        SELECT stage, item, cause, attempts, left(error, 300) AS error, last_failed_at, next_attempt_at
-        FROM ros_failures WHERE day = ANY(%s) ORDER BY last_failed_at DESC, stage, item LIMIT %s
+        SELECT cause, attempts, left(error, 300) AS error, next_attempt_at FROM ros_failures
+        WHERE item = %s AND stage = ANY(%s) AND next_attempt_at > now() ORDER BY next_attempt_at DESC LIMIT 1
         """,
-        [list(days), _SHOWN_FAILURES],
+        [SERVICE, stages],
+    ).fetchone()
+
+
+def failures_of(
+    connection: Connection, days: Sequence[date], *, stage: str | None = None, limit: int = _SHOWN_FAILURES
+) -> list[dict[str, Any]]:
+    """What fails on some days, latest first; of one stage, if it is named.
+
+    Each has stage, day, item, cause, attempts, error, last_failed_at and next_attempt_at (None: given up).
+    """
+    return connection.execute(
+        """
+        SELECT stage, day, item, cause, attempts, left(error, 300) AS error, last_failed_at, next_attempt_at
+        FROM ros_failures WHERE day = ANY(%(days)s) AND (%(stage)s::text IS NULL OR stage = %(stage)s::text)
+        ORDER BY last_failed_at DESC, stage, item LIMIT %(limit)s
+        """,
+        {"days": list(days), "stage": stage, "limit": limit},
     ).fetchall()
 
 

@@ -134,12 +134,17 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class PatchLine:
-    """A patch in a list: the title it was proposed under, its status, how its page was found, its first sentence."""
+    """A patch in a list: the title it was proposed under, its status, how its page was found, its first sentence.
+
+    `leaf_id` is the summary it was mined from, `slug` the page it belongs to; None: it has none yet.
+    """
 
     title: str
     status: str
     decision: str
     says: str
+    leaf_id: UUID
+    slug: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +213,12 @@ def newest_patches(connection: Connection, days: Sequence[date], *, of_each: int
     """The newest patches from the leaves of each of those days (UTC) that has any."""
     rows = connection.execute(
         """
-        SELECT day, title, status, decision, says FROM (
-            SELECT s.day, p.title, p.status, p.decision, p.payload #>> '{claims,0,text}' AS says, p.seq,
-                   row_number() OVER (PARTITION BY s.day ORDER BY p.seq DESC) AS place
-            FROM ros_wiki_patches AS p JOIN ros_summaries AS s ON s.id = p.leaf_id
+        SELECT day, title, status, decision, coalesce(says, '') AS says, leaf_id, slug FROM (
+            SELECT s.day, p.title, p.status, p.decision, p.payload #>> '{claims,0,text}' AS says, p.seq, p.leaf_id,
+                   t.slug, row_number() OVER (PARTITION BY s.day ORDER BY p.seq DESC) AS place
+            FROM ros_wiki_patches AS p
+            JOIN ros_summaries AS s ON s.id = p.leaf_id
+            LEFT JOIN ros_wiki_topics AS t ON t.id = p.topic_id
             WHERE s.kind = 'leaf' AND s.day = ANY(%s)
         ) AS patches WHERE place <= %s ORDER BY day, seq DESC
         """,
@@ -219,9 +226,7 @@ def newest_patches(connection: Connection, days: Sequence[date], *, of_each: int
     ).fetchall()
     found: dict[date, list[PatchLine]] = {}
     for row in rows:
-        found.setdefault(row["day"], []).append(
-            PatchLine(row["title"], row["status"], row["decision"], row["says"] or "")
-        )
+        found.setdefault(row.pop("day"), []).append(PatchLine(**row))
     return found
 
 

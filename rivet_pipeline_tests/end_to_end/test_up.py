@@ -140,8 +140,9 @@ def test_every_tool_call_is_told_and_a_day_links_to_its_words(up: Up) -> None:
     (latest,) = materialized["assetNodeOrError"]["assetMaterializations"]
     links = [entry["url"] for entry in latest["metadataEntries"] if entry["label"] == "lineage"]
     assert len(links) == 1
-    assert links[0].startswith(up.api)
-    lineage = httpx.get(links[0], timeout=30).json()
+    assert links[0].startswith(f"{up.api}/hub/s/")
+    assert httpx.get(links[0], timeout=30).status_code == 200
+    lineage = httpx.get(links[0].replace("/hub/s/", "/api/memory/lineage/"), timeout=30).json()
     assert lineage["summary"]["kind"] == "leaf"
     assert len(lineage["summary"]["messages"]) == lineage["summary"]["messageCount"]
 

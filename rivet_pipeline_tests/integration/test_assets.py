@@ -50,7 +50,7 @@ def test_a_run_over_days_refines_their_conversations_and_shows_each_day(pipeline
     vectors = materializations(result, "message_embeddings")
     assert [vectors[str(day)]["rows_written"] for day in (DAY, NEXT, QUIET)] == [20, 10, 0]
     assert vectors[str(DAY)]["model"] == "wordllama-l2-supercat-256"
-    assert f"| {NEXT} | 10 | 0 |" in vectors[str(DAY)]["days_with_work"]
+    assert f"| {NEXT} | 10 | 0 |" in vectors[str(DAY)]["run_days"]
 
 
 def test_dagster_keeps_each_days_own_figures(pipeline: Pipeline) -> None:
@@ -76,7 +76,7 @@ def test_a_second_run_asks_no_model_writes_no_row_and_still_says_what_is_there(p
     assert pipeline.rows("SELECT max(xmin::text::bigint) AS x FROM ros_embeddings") == written
     again = materializations(result, "leaf_summaries")[str(DAY)]
     assert (again["rows_written"], again["dagster/row_count"], again["model_calls"]) == (0, 1, 0)
-    assert again["days_with_work"] == "Nothing needed work."
+    assert again["run_days"] == "Nothing needed work."
 
 
 def test_a_day_with_nothing_is_materialised_with_noughts(pipeline: Pipeline) -> None:
@@ -275,7 +275,7 @@ def test_each_days_summaries_link_to_the_words_of_the_newest(pipeline: Pipeline)
     result = pipeline.run(DAY, NEXT)
     leaves = materializations(result, "leaf_summaries")
     (newest,) = pipeline.rows("SELECT id FROM ros_summaries ORDER BY seq DESC LIMIT 1")
-    assert leaves[str(DAY)]["lineage"] == f"http://127.0.0.1:5174/api/memory/lineage/{newest['id']}"
+    assert leaves[str(DAY)]["lineage"] == f"http://127.0.0.1:5174/hub/s/{newest['id']}"
     assert "lineage" not in leaves[str(NEXT)]
     assert "lineage" not in materializations(result, "branch_summaries")[str(DAY)]
 

@@ -51,19 +51,19 @@ DEPENDENCIES = {
     "retrieval_quality": {"lexicon"},
 }
 GROUPS = {
-    "messages": "transcripts",
-    "tool_call_text": "transcripts",
-    "message_embeddings": "embeddings",
+    "messages": "conversations",
+    "tool_call_text": "conversations",
+    "message_embeddings": "search",
     "leaf_summaries": "summaries",
     "tag_proposals": "tags",
     "branch_summaries": "summaries",
     "root_summaries": "summaries",
-    "summary_embeddings": "embeddings",
+    "summary_embeddings": "search",
     "wiki_patches": "wiki",
     "wiki_topics": "wiki",
     "wiki_embeddings": "wiki",
-    "lexicon": "retrieval",
-    "retrieval_quality": "retrieval",
+    "lexicon": "search",
+    "retrieval_quality": "search",
 }
 KINDS = {
     "messages": {"postgres"},

@@ -59,7 +59,7 @@ def test_a_dropped_leaf_is_shown_and_the_run_succeeds(pipeline: Pipeline) -> Non
     assert result.success
     shown = materializations(result, "tag_proposals")[DAY.isoformat()]
     assert (shown["failures"], shown["run_leaves_dropped"]) == (1, 1)
-    assert shown["drop_reasons"] == "- http-503: busy"
+    assert shown["run_drop_reasons"] == "- http-503: busy"
     assert "tag_proposals" not in pipeline.pending()
 
 

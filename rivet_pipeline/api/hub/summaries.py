@@ -15,6 +15,7 @@ from rivet_pipeline.api.hub.sign_in import ROOT
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.retrieval.conversation import (
+    day_of_summary,
     find_page,
     first_message_of,
     read_source_texts,
@@ -106,7 +107,15 @@ def summary_page(wanted: str, page: FromHub) -> Response:
     """A summary as a page, or as the part of one that htmx asks for."""
     with page.resources.connection() as connection:
         view = read_summary(connection, read_id(wanted))
-    return page.render("_summary.html" if page.is_fragment else "summary.html", section="search", view=view)
+        day = day_of_summary(connection, read_id(wanted))
+    kind = None if view.lineage.summary is None else view.lineage.summary.kind
+    return page.render(
+        "_summary.html" if page.is_fragment else "summary.html",
+        section="search",
+        view=view,
+        day=day,
+        in_dagster=None if day is None else page.hub.dagster_partition(f"{kind}_summaries", day.isoformat()),
+    )
 
 
 @router.get("/{wanted}/conversation")

@@ -124,7 +124,8 @@ def test_every_check_says_what_it_means_when_it_does_not_pass() -> None:
 def test_every_job_sensor_and_schedule_says_what_and_when_in_a_line_or_two() -> None:
     repository = defs.get_repository_def()
     shown = {name: repository.get_job(name).description for name in repository.job_names if not name.startswith("__")}
-    shown |= {one.name: one.description for one in (*repository.schedule_defs, *repository.sensor_defs)}
+    shown |= {one.name: one.description for one in repository.schedule_defs}
+    shown |= {one.name: one.description for one in repository.sensor_defs}
     assert len(shown) >= 20
     for name, description in shown.items():
         assert description, name

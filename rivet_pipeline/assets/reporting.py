@@ -22,6 +22,9 @@ from rivet_pipeline.stages import REMINED_STAGES, DayReport, StageReport
 from rivet_pipeline.summaries.types import Kind
 from rivet_pipeline.wiki.read import PatchLine, newest_patches
 
+#: Patches that a day shows: Dagster hides Markdown of a thousand characters and more behind a link.
+_PATCHES = 3
+
 
 def materialized(
     context: dg.AssetExecutionContext,
@@ -142,7 +145,7 @@ def link_lineage(store: StoreResource, kind: Kind, days: Sequence[date]) -> dict
 def preview_patches(store: StoreResource, days: Sequence[date]) -> dict[date, dict[str, Any]]:
     """For each day its newest patches: the page, how it was found, the first sentence and the leaf it stands on."""
     with store.connection() as connection:
-        found = newest_patches(connection, days)
+        found = newest_patches(connection, days, of_each=_PATCHES)
     header = ("page", "says", "status", "source")
     return {
         day: {"newest_patches": dg.MetadataValue.md(table(header, [_patch(one) for one in patches]))}
@@ -154,7 +157,7 @@ def _patch(one: PatchLine) -> Sequence[str]:
     title = code(one.title)
     return (
         title if one.slug is None else f"[{title}]({in_hub(f'/hub/wiki/{quote(one.slug)}')})",
-        code(one.says, 160),
+        code(one.says, 100),
         f"{one.status} (by {one.decision})",
         f"[leaf summary]({in_hub(f'/hub/s/{one.leaf_id}')})",
     )

@@ -186,15 +186,16 @@ def test_the_figures_of_what_has_no_days_are_the_documented_ones(pipeline: Pipel
 
 def test_a_day_says_what_is_left_of_it_and_why(pipeline: Pipeline) -> None:
     capture(pipeline.connection, "test:1", count=10, word="zeppelin")
-    capture(pipeline.connection, "test:2", count=1)
+    capture(pipeline.connection, "test:2", count=3)
+    pipeline.connection.execute("UPDATE ros_conversations SET updated_at = now() WHERE session_key = 'test:2'")
     pipeline.models.summarizer.poison = "zeppelin"
     shown = materializations(pipeline.run(DAY, raise_on_error=False), "leaf_summaries")[str(DAY)]
-    assert (shown["failing"], shown["waiting"], shown["pending"]) == (1, 1, 0)
+    assert (shown["failing"], shown["waiting"], shown["pending"]) == (1, 3, 0)
     words = shown["what_is_left"]
     assert "**1 failing**" in words
     assert "would rather not" in words
     assert "rivet memory retry-failed --task leaf_summaries" in words
-    assert "**1 waiting**" in words
+    assert "**3 waiting**" in words
     assert shown["hub"] == f"http://127.0.0.1:5174/hub/day/{DAY}"
     # Of another stage nothing is left.
     assert materializations(pipeline.run(DAY, raise_on_error=False), "messages")[str(DAY)]["what_is_left"].startswith(

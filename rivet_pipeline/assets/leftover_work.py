@@ -90,7 +90,8 @@ def _counts(left: Left) -> Iterator[str]:
     if state.pending:
         yield f"- **{state.pending} pending**: due and not done; the sensor `pending_work` asks for them again."
     if state.waiting:
-        yield f"- **{state.waiting} waiting** for more messages, silence or the model service. Nothing needs doing."
+        calm = "" if left.service is not None else " Nothing needs doing."
+        yield f"- **{state.waiting} waiting** for more messages, silence or the model service.{calm}"
     if left.stale:
         yield (
             f"- **{left.stale} stale**: made by an older version or another model, and still serving. Materialise the "

@@ -191,7 +191,9 @@ def rank(
     scored = _score(candidates, context, request.limit, profile)
     if request.conversation_id is None:
         scored = _diversify(scored, candidates, ties, profile)
-        if request.limit > profile.spread_from and not any(row.verbatim for row in candidates.rows):
+        # Who asks for a text as it stands wants the rows that hold it, wherever they are.
+        is_exact = request.mode in ("trigram", "regex") or any(row.verbatim for row in candidates.rows)
+        if request.limit > profile.spread_from and not is_exact:
             scored = _spread(scored, candidates, context, profile)
     best = float(context.context.max(initial=0.0))
     return [_finished(one, candidates, context, best, profile) for one in scored[: request.limit]]

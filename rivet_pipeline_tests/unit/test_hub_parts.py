@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rivet_pipeline.api.attempts import Attempts
 from rivet_pipeline.api.hub import charts, pages, sign_in
 from rivet_pipeline.api.hub.assets import assets
+from rivet_pipeline.api.hub.search import telling
 from rivet_pipeline.api.hub.timeline import month_of
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.retrieval.snippets import mark_words
@@ -125,6 +126,19 @@ def test_found_words_are_marked_to_their_end() -> None:
     assert [text for text, found in pieces if found] == ["partition", "partitions", "Partitioned"]
     assert mark_words("部署", "请部署它") == [("请", False), ("部署", True), ("它", False)]
     assert mark_words("x", "") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "kept"),
+    [
+        ("where is the Redis for predictions?", "Redis predictions?"),
+        ("where is it?", "where is it?"),
+        ("", ""),
+        ("uv pip", "uv pip"),
+    ],
+)
+def test_words_of_every_text_are_not_marked(query: str, kept: str) -> None:
+    assert telling(query) == kept
 
 
 @given(st.text(), st.text())

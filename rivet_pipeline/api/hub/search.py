@@ -24,6 +24,7 @@ from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.snippets import mark_words
 from rivet_pipeline.retrieval.types import Hit, Mode, Scope, ScoreParts, SearchRequest
 from rivet_pipeline.retrieval.windows import WINDOWS
+from rivet_pipeline.summaries.signals import STOP_WORDS
 from rivet_pipeline.tags.read import count_tags
 
 router = APIRouter(route_class=HubRoute, include_in_schema=False)
@@ -36,6 +37,9 @@ _MODES = (
     ("trigram", "exact or similar text"),
     ("regex", "regular expression"),
 )
+#: What may stand around a word.
+_SIGNS = ".,;:!?()[]{}\"'\u201c\u201d\u201e\u00ab\u00bb"
+
 #: Tags that the form suggests.
 _TAGS = 50
 _RECENT = 20
@@ -102,13 +106,19 @@ def hit_view(query: str, hit: Hit, clock: Clock) -> HitView:
         if is_summary
         else clock.stamp(hit.created_at),
         link=f"{ROOT}/s/{hit.id}" if is_summary else f"{ROOT}/m/{hit.id}",
-        parts=mark_words(query, tidy(hit.snippet) if is_summary else _said(hit)),
+        parts=mark_words(telling(query), tidy(hit.snippet) if is_summary else _said(hit)),
         score=hit.score,
         why=_why(hit.parts),
         kept=_kept(hit.parts),
         conversation_id=hit.conversation_id,
         message_count=hit.message_count,
     )
+
+
+def telling(query: str) -> str:
+    """A query without the words that stand in every text, which would only dazzle; as it is when it has no others."""
+    kept = [word for word in query.split() if word.strip(_SIGNS).casefold() not in STOP_WORDS]
+    return " ".join(kept) or query
 
 
 def _said(hit: Hit) -> str:

@@ -181,6 +181,15 @@ _SCOPE_SIZES: dict[Source, sql.Composed] = {
     ).format(filter=SUMMARY_FILTER),
 }
 
+#: What an index of messages knows by itself: a scope of an agent and a time is counted without reading a row.
+_TIMED_SCOPE = """
+SELECT count(*) AS n FROM (
+    SELECT 1 FROM ros_messages AS m
+    WHERE (%(agent)s::text IS NULL OR m.agent = %(agent)s::text)
+      AND (%(since)s::timestamptz IS NULL OR m.created_at >= %(since)s::timestamptz)
+      AND (%(before)s::timestamptz IS NULL OR m.created_at < %(before)s::timestamptz)
+    LIMIT %(small)s + 1) AS f"""
+
 
 def _is_small(
     connection: Connection,
@@ -193,7 +202,8 @@ def _is_small(
     timed = source == "message" and bool(request.agent or request.since or request.before)
     if not (tagged or timed):
         return False
-    row = connection.execute(_SCOPE_SIZES[source], values, prepare=False).fetchone()
+    indexed = timed and not tagged and request.role is None
+    row = connection.execute(_TIMED_SCOPE if indexed else _SCOPE_SIZES[source], values, prepare=False).fetchone()
     return row is not None and bool(row["n"] <= _SMALL_SCOPE)
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 
@@ -64,7 +63,7 @@ class PieceName:
     """One piece in force."""
 
     id: int
-    token: UUID
+    token: str
     source: Source
 
 
@@ -208,8 +207,8 @@ class IndexCache:
         self._lock = threading.Lock()
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._postings: OrderedDict[tuple[UUID, int], Postings | None] = OrderedDict()
-        self._corpora: OrderedDict[tuple[UUID, ...], Corpus] = OrderedDict()
+        self._postings: OrderedDict[tuple[str, int], Postings | None] = OrderedDict()
+        self._corpora: OrderedDict[tuple[str, ...], Corpus] = OrderedDict()
         self._live: OrderedDict[tuple[Any, ...], _Live] = OrderedDict()
         self._boosts: OrderedDict[tuple[Any, ...], tuple[float, Boosts]] = OrderedDict()
         self._conversations: OrderedDict[tuple[Any, ...], dict[int, str]] = OrderedDict()
@@ -223,7 +222,7 @@ class IndexCache:
                 self._corpora.move_to_end(tokens)
                 return known
             former = list(self._corpora.values())
-        parts: dict[UUID, Documents] = {}
+        parts: dict[str, Documents] = {}
         for corpus in former:
             for piece, start, end in zip(corpus.pieces, corpus.starts, corpus.starts[1:], strict=False):
                 if piece.token in tokens and piece.token not in parts:
@@ -240,7 +239,7 @@ class IndexCache:
         self, connection: Connection, pieces: Sequence[PieceName], keys: Sequence[int]
     ) -> dict[int, list[Postings | None]]:
         """By key, the postings in each of the pieces. Raises `IndexMovedError` when a piece is no longer there."""
-        found: dict[tuple[UUID, int], Postings | None] = {}
+        found: dict[tuple[str, int], Postings | None] = {}
         with self._lock:
             for piece in pieces:
                 for key in keys:
@@ -260,7 +259,7 @@ class IndexCache:
         """About what the postings take in memory."""
         return self._bytes
 
-    def _keep(self, read: dict[tuple[UUID, int], Postings | None]) -> None:
+    def _keep(self, read: dict[tuple[str, int], Postings | None]) -> None:
         with self._lock:
             for name, postings in read.items():
                 if name not in self._postings:
@@ -324,11 +323,11 @@ def _size(postings: Postings | None) -> int:
     return 200 if postings is None else postings.size
 
 
-def _read_pieces(connection: Connection, pieces: list[PieceName]) -> dict[UUID, Documents]:
+def _read_pieces(connection: Connection, pieces: list[PieceName]) -> dict[str, Documents]:
     if not pieces:
         return {}
     rows = connection.execute(
-        "SELECT token, agents, columns FROM ros_index_pieces WHERE token = ANY (%s)",
+        "SELECT token::text, agents, columns FROM ros_index_pieces WHERE token = ANY (%s::uuid[])",
         [[piece.token for piece in pieces]],
         binary=True,
     ).fetchall()
@@ -337,7 +336,7 @@ def _read_pieces(connection: Connection, pieces: list[PieceName]) -> dict[UUID, 
     return {row["token"]: Documents.unpack(row["columns"], row["agents"]) for row in rows}
 
 
-def _join(pieces: Sequence[PieceName], parts: dict[UUID, Documents]) -> Corpus:
+def _join(pieces: Sequence[PieceName], parts: dict[str, Documents]) -> Corpus:
     ordered = tuple(sorted(pieces, key=lambda piece: (piece.source != "message", piece.id)))
     lengths = [len(parts[piece.token]) for piece in ordered]
     messages = sum(length for piece, length in zip(ordered, lengths, strict=True) if piece.source == "message")
@@ -358,7 +357,7 @@ def _join(pieces: Sequence[PieceName], parts: dict[UUID, Documents]) -> Corpus:
 
 def _read_postings(
     connection: Connection, wanted: list[tuple[PieceName, int]]
-) -> dict[tuple[UUID, int], Postings | None]:
+) -> dict[tuple[str, int], Postings | None]:
     rows = connection.execute(
         statement("read_postings"),
         {"pieces": [piece.id for piece, _ in wanted], "keys": [key for _, key in wanted]},
@@ -366,7 +365,7 @@ def _read_postings(
     ).fetchall()
     if len(rows) < len(wanted):
         raise IndexMovedError
-    found: dict[tuple[UUID, int], Postings | None] = {}
+    found: dict[tuple[str, int], Postings | None] = {}
     for row in rows:
         piece, key = wanted[row.pop("place") - 1]
         found[piece.token, key] = None if row["data"] is None else find_postings(PostingRow(**row), key)

@@ -13,7 +13,7 @@ SELECT ros_fold(left(%(query)s, 8000)) AS folded,
        ARRAY(SELECT n.number FROM ros_conversations AS n WHERE ros_is_noise(n.session_key, n.settings) ORDER BY n.number) AS noise,
        (SELECT coalesce(max(number), 0) FROM ros_conversations) AS conversations
 FROM ros_corpus AS c
-CROSS JOIN (SELECT array_agg(id ORDER BY id) AS ids, array_agg(token ORDER BY id) AS tokens,
+CROSS JOIN (SELECT array_agg(id ORDER BY id) AS ids, array_agg(token::text ORDER BY id) AS tokens,
                    array_agg(source ORDER BY id) AS sources FROM ros_index_pieces) AS p
 CROSS JOIN (SELECT array_agg(source ORDER BY source, seq) AS sources, array_agg(seq ORDER BY source, seq) AS seqs,
                    array_agg(change ORDER BY source, seq) AS changes FROM ros_index_changes) AS h

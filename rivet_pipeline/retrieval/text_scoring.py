@@ -59,7 +59,9 @@ class Field:
         total = corpus.total_length - int(corpus.documents.length[superseded[counted]].sum(dtype=np.int64))
         total += int(live.documents.length[self._live_counted].sum(dtype=np.int64))
         self.mean_length = max(total / self.count, 1.0) if self.count else 1.0
-        self._norms = np.concatenate([corpus_norms(corpus, self.mean_length, profile), self._norm(live.documents)])
+        self._norms = corpus_norms(corpus, self.mean_length, profile)
+        self._live_norms = self._norm(live.documents)
+        self._dfs: dict[int, int] = {}
         self._bounds = np.searchsorted(self._dead, corpus.starts)
 
     def __len__(self) -> int:
@@ -70,10 +72,13 @@ class Field:
 
     def df(self, term: TermPostings) -> int:
         """In how many documents in force a term stands."""
-        found = len(term.live_owners)
-        for number, postings in enumerate(term.pieces):
-            if postings is not None:
-                found += postings.found - self._dead_hits(number, postings)
+        found = self._dfs.get(term.key)
+        if found is None:
+            found = len(term.live_owners) + sum(postings.found for postings in term.pieces if postings is not None)
+            if len(self._dead):
+                hits = [self._dead_hits(number, each) for number, each in enumerate(term.pieces) if each is not None]
+                found -= sum(hits)
+            self._dfs[term.key] = found
         return found
 
     def _dead_hits(self, number: int, postings: Postings) -> int:
@@ -103,7 +108,8 @@ class Field:
                 self._score_all(scores, term, weight)
             else:
                 times = self._times_at(near, term)
-                scores[near] += weight * times / (times + self._norms[near])
+                norms = self._both(near, self._norms.__getitem__, self._live_norms.__getitem__)
+                scores[near] += weight * times / (times + norms)
         scores[self._dead] = 0
         return scores
 
@@ -115,7 +121,7 @@ class Field:
         if len(term.live_owners):
             places = term.live_owners + len(self.corpus)
             times = term.live_frequencies.astype(np.float32)
-            scores[places] += weight * times / (times + self._norms[places])
+            scores[places] += weight * times / (times + self._live_norms[term.live_owners])
 
     def _times_at(self, positions: Array, term: TermPostings) -> Array:
         """How often a term stands at each of some ascending positions."""

@@ -86,8 +86,9 @@ def test_a_filter_never_leaves_fewer_hits_than_there_are(
         {"since": START + timedelta(days=300)},
         {"agent": "codex", "role": "assistant"},
     )
-    for small in (vector._SMALL_SCOPE, 0):
+    for small, walk_cost in ((vector._SMALL_SCOPE, vector._WALK_COST), (0, 0.0)):
         monkeypatch.setattr(vector, "_SMALL_SCOPE", small)
+        monkeypatch.setattr(vector, "_WALK_COST", walk_cost)
         for scope in scopes:
             request = resolve_tag(connection, SearchRequest("n", scope="messages", **scope))
             with connection.transaction():

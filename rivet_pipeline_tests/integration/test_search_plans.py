@@ -1,0 +1,147 @@
+"""Every hot statement of a search is answered by its index, as `docs/retrieval.md` says.
+
+The statements are those that a search really sends, explained with the values it sent and under the settings it sets
+(`tune_session`: no sequential scans, because the planner does not know what a row of a transcript costs). Walks are
+explained without sorts, because at this size sorting all vectors costs less than walking their graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from rivet_pipeline.db.embedded import EmbeddedServer
+from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.retrieval import lexical
+from rivet_pipeline.retrieval.filters import statement, tune_session
+from rivet_pipeline.retrieval.lexicon import refresh_lexicon
+from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.types import SearchRequest
+from rivet_pipeline_tests.api_server import module_store
+from rivet_pipeline_tests.integration.memory_rows import NOW, WIDTH, add_message, hash_embed, register_model
+
+_FILL = f"""
+INSERT INTO ros_conversations (session_key, agent, day)
+    SELECT 'plan:' || n, 'claude', '2026-03-01' FROM generate_series(1, 100) AS n;
+INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content, created_at)
+    SELECT c.id, c.number || '-' || n, 'claude', 'test', 'user', 'kestrel note ' || n || ' of ' || c.number,
+           timestamptz '2026-03-01' + c.number * interval '1 hour' + n * interval '1 minute'
+    FROM ros_conversations AS c, generate_series(1, 30) AS n;
+INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
+                           pipeline_version, input_hash)
+    SELECT c.id, 'leaf', 'kestrel summary ' || n || ' of ' || c.number, 10, now(), now(), 'm', 1, 'h'
+    FROM ros_conversations AS c, generate_series(1, 5) AS n;
+INSERT INTO ros_summary_sources (summary_id, message_id, ordinal)
+    SELECT s.id, m.id, m.n FROM (
+        SELECT *, row_number() OVER (PARTITION BY conversation_id ORDER BY seq) AS n FROM ros_summaries) AS s
+    JOIN (SELECT *, row_number() OVER (PARTITION BY conversation_id ORDER BY seq) AS n FROM ros_messages) AS m
+      ON m.conversation_id = s.conversation_id AND m.n / 7 = s.n;
+INSERT INTO ros_access (kind, id, access_count) SELECT 'message', id, 1 FROM ros_messages;
+INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash, char_start, char_end, embedding)
+    SELECT 1, o.kind, o.id, 0, o.text_hash, 0, 1,
+           (SELECT array_agg(random()) FROM generate_series(1, {WIDTH}) WHERE o.id IS NOT NULL)::real[]::halfvec
+    FROM (SELECT 'message' AS kind, id, text_hash FROM ros_messages
+          UNION ALL SELECT 'summary', id, text_hash FROM ros_summaries) AS o;
+"""
+
+#: By search and statement, the indexes that must answer it.
+_EXPECTED: dict[tuple[str, str], set[str]] = {
+    ("plain", "index_state"): {"ros_messages_seq", "ros_summaries_seq_key"},
+    ("plain", "read_postings"): {"ros_postings_pkey"},
+    ("plain", "nearest_walk message"): {"ros_embeddings_hnsw_1", "ros_messages_pkey"},
+    ("plain", "nearest_walk summary"): {"ros_embeddings_hnsw_1_summaries", "ros_summaries_hash"},
+    ("plain", "check_texts"): {"ros_messages_seq", "ros_summaries_seq_key"},
+    ("plain", "features"): {"ros_messages_seq", "ros_summaries_seq_key", "ros_access_pkey", "ros_embeddings_pkey"},
+    ("plain", "neighbours"): {"ros_messages_seq", "ros_messages_conversation"},
+    ("plain", "relatives"): {"ros_summaries_seq_key"},
+    ("plain", "read_hits"): {"ros_messages_seq", "ros_conversations_pkey"},
+    ("one conversation", "nearest_exact message"): {"ros_messages_conversation", "ros_embeddings_pkey"},
+    ("one conversation", "nearest_exact summary"): {"ros_summaries_conversation"},
+    ("unindexed", "index_messages"): {"ros_messages_seq"},
+    ("far behind", "match"): {"ros_messages_tsv"},
+}
+
+_NAMES = {statement(name.split()[0]).splitlines()[0]: name.split()[0] for _, name in _EXPECTED}
+
+Plans = dict[tuple[str, str], list[Any]]
+
+
+def nodes(plan: Any) -> list[Any]:
+    return [plan, *(node for child in plan.get("Plans", ()) for node in nodes(child))]
+
+
+def sent(connection: Connection, **options: Any) -> list[tuple[str, Any]]:
+    """The statements of one search and their values."""
+    found: list[tuple[str, Any]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        execute = psycopg.Cursor.execute
+
+        def spy(self: Any, query: Any, params: Any = None, **others: Any) -> Any:
+            found.append((query.decode() if isinstance(query, bytes) else str(query), params))
+            return execute(self, query, params, **others)
+
+        patch.setattr(psycopg.Cursor, "execute", spy)
+        response = search(connection, SearchRequest("kestrel 7", limit=50, **options), embed_query=hash_embed, now=NOW)
+    assert response.hits
+    assert response.degraded is None
+    return found
+
+
+def explain(connection: Connection, name: str, statements: list[tuple[str, Any]]) -> Plans:
+    plans: Plans = {}
+    with connection.transaction():
+        tune_session(connection, ef_search=100)
+        for text, values in statements:
+            kind = _NAMES.get(text.splitlines()[0])
+            if kind is None:
+                continue
+            connection.execute(
+                "SELECT set_config('enable_sort', %s, true)", ["off" if kind == "nearest_walk" else "on"]
+            )
+            row = connection.execute(f"EXPLAIN (FORMAT JSON)\n{text}".encode(), values, prepare=False).fetchone()
+            assert row is not None
+            if kind.startswith("nearest"):
+                kind += " summary" if "ros_summaries" in text else " message"
+            plans.setdefault((name, kind), []).extend(nodes(row["QUERY PLAN"][0]["Plan"]))
+    return plans
+
+
+@pytest.fixture(scope="module")
+def plans(server: EmbeddedServer) -> Iterator[Plans]:
+    with module_store(server, "search_plans_module") as url, connect(url) as connection:
+        register_model(connection)
+        for part in _FILL.split(";"):
+            connection.execute(part.encode())
+        refresh_lexicon(connection)
+        connection.execute("VACUUM ANALYZE")
+        row = connection.execute("SELECT id FROM ros_conversations LIMIT 1").fetchone()
+        assert row is not None
+        found = explain(connection, "plain", sent(connection))
+        found |= explain(connection, "one conversation", sent(connection, conversation_id=row["id"]))
+        for number in range(3):
+            add_message(connection, f"kestrel 7, late {number}")
+        found |= explain(connection, "unindexed", sent(connection))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lexical, "MOST_LIVE", 1)
+            found |= explain(connection, "far behind", sent(connection))
+        yield found
+
+
+@pytest.mark.parametrize("asked", _EXPECTED, ids=" ".join)
+def test_a_hot_statement_is_answered_by_its_index(plans: Plans, asked: tuple[str, str]) -> None:
+    used = {node["Index Name"] for node in plans[asked] if "Index Name" in node}
+    assert _EXPECTED[asked] <= used
+
+
+def test_no_statement_goes_through_a_table_of_texts_or_vectors(plans: Plans) -> None:
+    read = [node["Relation Name"] for every in plans.values() for node in every if node["Node Type"] == "Seq Scan"]
+    assert set(read) <= {"ros_corpus"}
+
+
+def test_a_plan_made_for_few_accesses_does_not_go_through_them_all(plans: Plans) -> None:
+    access = [node for node in plans["plain", "features"] if node.get("Index Name") == "ros_access_pkey"]
+    assert access
+    assert all("id" in node["Index Cond"] for node in access)

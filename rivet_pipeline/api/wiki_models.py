@@ -23,11 +23,14 @@ from rivet_pipeline.wiki.read import (
     TopicPage,
     WantedPage,
 )
-from rivet_pipeline.wiki.review import MOST_DECISIONS, Outcome, PatchView
+from rivet_pipeline.wiki.review import MOST_DECISIONS, Outcome, PatchView, Verdict
 from rivet_pipeline.wiki.search import WikiSearch
 from rivet_pipeline.wiki.types import Decision, PatchKind, PatchStatus, Section
 
 Status = Literal["proposed", "applied", "rejected", "reverted", "replaced"]
+
+#: The verdict that each state of a decision asks for.
+VERDICTS: dict[str, Verdict] = {"accepted": "accept", "rejected": "reject", "reverted": "revert"}
 
 
 class _Query(BaseModel):
@@ -59,7 +62,7 @@ class LimitQuery(_Query):
 class PatchesQuery(_Query):
     """Which patches are listed, the newest first."""
 
-    status: Status | None = Field(None, description="Only patches of this status; absent: what waits for a decision.")
+    state: Status | None = Field(None, description="Only patches of this state; absent: what waits for a decision.")
     slug: str | None = Field(None, min_length=1, description="Only patches of this page.")
     leaf: UUID | None = Field(None, description="Only patches from this leaf summary.")
     limit: int = Field(50, ge=1, le=200, description="How many patches at most.")
@@ -72,21 +75,21 @@ class DecideBody(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
-            "examples": [{"ids": ["0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49"], "verdict": "accept", "by": "mara"}]
+            "examples": [{"ids": ["0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49"], "state": "accepted", "decided_by": "mara"}]
         },
     )
 
     ids: Annotated[list[UUID], Field(min_length=1, max_length=MOST_DECISIONS)]
-    verdict: Literal["accept", "reject", "revert"]
-    by: str = Field(min_length=1, max_length=200, description="Who decides.")
+    state: Literal["accepted", "rejected", "reverted"] = Field(description="What becomes of the patches.")
+    decided_by: str = Field(min_length=1, max_length=200, description="Who decides.")
 
 
 class RevertBody(BaseModel):
     """Who takes a patch back."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"by": "mara"}]})
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"decided_by": "mara"}]})
 
-    by: str = Field(min_length=1, max_length=200, description="Who decides.")
+    decided_by: str = Field(min_length=1, max_length=200, description="Who decides.")
 
 
 class TopicLineAnswer(_Answer):
@@ -241,7 +244,7 @@ class GapsAnswer(_Answer):
 
 
 class CountsAnswer(_Answer):
-    """How much there is: patches by status, leaf summaries by what came of them."""
+    """How much there is: patches by state, leaf summaries by what came of them."""
 
     pages: int
     sentences: int
@@ -254,7 +257,7 @@ class PatchAnswer(_Answer):
 
     id: UUID
     kind: PatchKind
-    status: PatchStatus
+    status: PatchStatus = Field(serialization_alias="state")
     title: str
     slug: str | None
     page_title: str | None
@@ -284,7 +287,7 @@ class OutcomeAnswer(_Answer):
     """What became of a decision on one patch; `problem` says why nothing did."""
 
     id: UUID
-    status: PatchStatus | None
+    status: PatchStatus | None = Field(serialization_alias="state")
     changed: bool
     problem: str | None
 

@@ -21,6 +21,7 @@ from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.db.store import open_store
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.settings import get_settings
+from rivet_pipeline.tags.redacted import follow_redaction as follow_redaction_of_tags
 from rivet_pipeline.transcripts.redact_rules import Rule, literal_rule, pattern_rule, shapes_rule
 from rivet_pipeline.transcripts.redact_stored import (
     RedactionReport,
@@ -122,14 +123,16 @@ def _run(connection: Connection, rule: Rule, who: Who, target: UUID | None, *, a
 
 
 def _follow(connection: Connection, report: RedactionReport, rule: Rule, who: Who) -> list[str]:
-    """Takes parts of what was redacted out of the wiki too; what went wrong with that."""
-    try:
-        follow_redaction(connection, report, rule.name, who.os_user)
-    except psycopg.Error as error:
-        if connection.broken or connection.closed:
-            raise
-        return [f"names on the wiki: {error.diag.message_primary or type(error).__name__}"]
-    return []
+    """Takes parts of what was redacted out of the tags and the wiki too; what went wrong with that."""
+    problems = []
+    for what, follow in (("tags", follow_redaction_of_tags), ("names on the wiki", follow_redaction)):
+        try:
+            follow(connection, report, rule.name, who.os_user)
+        except psycopg.Error as error:
+            if connection.broken or connection.closed:
+                raise
+            problems.append(f"{what}: {error.diag.message_primary or type(error).__name__}")
+    return problems
 
 
 def _agreed() -> bool:

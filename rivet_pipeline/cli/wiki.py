@@ -49,8 +49,8 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How m
 By = Annotated[str | None, typer.Option("--by", help="Who decides. Absent: the account's name.")]
 
 
-class Status(StrEnum):
-    """A patch's status."""
+class State(StrEnum):
+    """A patch's state."""
 
     PROPOSED = "proposed"
     APPLIED = "applied"
@@ -193,18 +193,18 @@ def export_command(
 
 @wiki_app.command("patches")
 def patches_command(
-    status: Annotated[Status, typer.Option(help="Only patches of this status.")] = Status.PROPOSED,
+    state: Annotated[State, typer.Option(help="Only patches of this state.")] = State.PROPOSED,
     page: Annotated[str | None, typer.Option(metavar="SLUG", help="Only patches of this page.")] = None,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
     """List what was mined or proposed, the newest first, with the page and why it is that page.
 
-    Example: [bold]rivet wiki patches --status applied --page storm-surge-warning[/bold]
+    Example: [bold]rivet wiki patches --state applied --page storm-surge-warning[/bold]
     """
     settings = get_settings()
     with open_store(settings) as url, connect(url, application_name="rivet-wiki") as connection:
-        patches, following = list_patches(connection, statuses=[status.value], slug=page, limit=limit)
+        patches, following = list_patches(connection, statuses=[state.value], slug=page, limit=limit)
     if as_json:
         print_json(patches_answer(patches, following).model_dump(mode="json", by_alias=True))
         return
@@ -212,7 +212,7 @@ def patches_command(
     for patch in patches:
         _print_patch(patch, zone)
     if not patches:
-        console().print(Text(f"No patch is {status.value}."))
+        console().print(Text(f"No patch is {state.value}."))
     elif following is not None:
         console().print(Text("There are more; --limit shows them.", style="dim"))
 

@@ -169,7 +169,7 @@ def _title_phrases(title: str, own: set[str]) -> Iterator[tuple[str, ...]]:
             plain = word.casefold().strip("-'\u2019")
             # A word in -ing is a doing at the beginning of a phrase (dropping caches), a thing at its end.
             names = not _NO_NOUN.fullmatch(plain) or (run and plain.endswith("ing"))
-            if len(plain) > 1 and plain not in _STOP and _stem(plain) not in own and names:
+            if len(plain) > 1 and plain not in _STOP | _VERBS and _stem(plain) not in own and names:
                 run.append(plain)
                 continue
             if run:
@@ -185,6 +185,11 @@ def _proposal(literal: Literal, titled: bool, spoken: int, why: str) -> Proposal
 
 
 _STOP = STOP_WORDS | HEADER_STOP_WORDS
+#: What a thing does in a title is none of its names.
+_VERBS = frozenset(
+    """moves move drops drop stops fails breaks crashes hangs dies adds uses runs starts goes gets makes takes needs
+    shows comes becomes loses keeps returns sends""".split()  # noqa: SIM905
+)
 
 
 def _words(text: str) -> list[str]:

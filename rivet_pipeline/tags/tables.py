@@ -41,7 +41,7 @@ def decider(name: str) -> str:
     """Who decides, as it is stored. Raises `InvalidInputError` for a blank name or a very long one."""
     plain = " ".join(name.replace("\x00", "").split())
     if not 0 < len(plain) <= MAX_NAME:
-        raise InvalidInputError("by", f"must name who decides, in at most {MAX_NAME} characters")
+        raise InvalidInputError("decided_by", f"must name who decides, in at most {MAX_NAME} characters")
     return plain
 
 

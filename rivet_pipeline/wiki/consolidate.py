@@ -22,6 +22,7 @@ from rivet_pipeline.versions import WIKI_PIPELINE_VERSION
 from rivet_pipeline.wiki.miner import PREFERENCES_TITLE, names_in
 from rivet_pipeline.wiki.names import fold, is_subject, slugify, tidy_title, title_terms
 from rivet_pipeline.wiki.store import applied_patches, content_hash, lock_wiki
+from rivet_pipeline.wiki.subjects import telling_terms
 from rivet_pipeline.wiki.types import Claim
 
 MODEL = "consolidation-1"
@@ -29,6 +30,11 @@ MODEL = "consolidation-1"
 #: The share of the smaller page's weight that the other must hold, and how alike titles must be to count alone.
 _LEAST_SHARED, _ALIKE_TITLES = 0.6, 0.75
 _FEWEST_SHARED = 3
+
+#: The share of the shorter page's words, by rarity, that a page with a word of its title in common must hold, and how
+#: many of them. A word of more titles than this is that of a whole field.
+_LEAST_WORDS_SHARED, _FEWEST_WORDS_SHARED = 0.2, 4
+_MOST_TITLES = 3
 
 #: A page whose archive holds this many sentences is too long for its subject.
 SPLIT_FROM = 12
@@ -54,7 +60,8 @@ def consolidate(connection: Connection) -> Proposals:
         lock_wiki(connection)
         _retire_outdated(connection)
         rows = connection.execute(
-            "SELECT id, slug, title, aliases, alias_keys, entities, bullets, archived, latest_at FROM ros_wiki_topics "
+            "SELECT id, slug, title, aliases, alias_keys, entities, bullets, archived, latest_at, search_text "
+            "FROM ros_wiki_topics "
             "WHERE status = 'live' ORDER BY slug"
         ).fetchall()
         merges = [
@@ -91,10 +98,17 @@ def _likes(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[st
     for place, row in enumerate(rows):
         for key in {*telling[place], *title_terms(row["title"]), *row["alias_keys"]}:
             holders[key].append(place)
+    words = [telling_words(row["search_text"]) for row in rows]
+    titled = Counter(term for row in rows for term in telling_terms(row["title"]))
+    spoken = Counter(word for told in words for word in told)
     pairs = {(left, right) for places in holders.values() for left in places for right in places if left < right}
     found = []
     for left, right in sorted(pairs):
-        reason = _likeness(rows[left], rows[right]) or _shared_names(telling[left], telling[right], frequency)
+        reason = (
+            _likeness(rows[left], rows[right])
+            or _shared_names(telling[left], telling[right], frequency)
+            or _shared_words(rows[left], rows[right], (words[left], words[right]), titled, spoken)
+        )
         if reason is not None and PREFERENCES_TITLE not in (rows[left]["title"], rows[right]["title"]):
             kept, gone = sorted((rows[left], rows[right]), key=lambda row: (-row["bullets"], row["slug"]))
             found.append((kept, gone, reason))
@@ -118,6 +132,24 @@ def _shared_names(left: set[str], right: set[str], frequency: Counter[str]) -> s
     if len(shared) < _FEWEST_SHARED or share < _LEAST_SHARED:
         return None
     return f"they share {', '.join(sorted(shared)[:6])}: {share:.0%} of what the shorter one speaks of"
+
+
+def _shared_words(
+    left: dict[str, Any],
+    right: dict[str, Any],
+    told: tuple[set[str], set[str]],
+    titled: Counter[str],
+    spoken: Counter[str],
+) -> str | None:
+    """Why two pages whose titles have a rare word in common say much the same; None when they do not."""
+    named = set(telling_terms(left["title"])) & set(telling_terms(right["title"]))
+    named = {term for term in named if titled[term] <= _MOST_TITLES}
+    shared = told[0] & told[1] - named
+    weight = sum(_rarity(word, spoken) for word in min(told, key=len))
+    share = sum(_rarity(word, spoken) for word in shared) / weight if weight else 0.0
+    if not named or len(shared) < _FEWEST_WORDS_SHARED or share < _LEAST_WORDS_SHARED:
+        return None
+    return f"both are named by {', '.join(sorted(named))} and speak of {', '.join(sorted(shared)[:6])} ({share:.0%})"
 
 
 def _rarity(name: str, frequency: Counter[str]) -> float:

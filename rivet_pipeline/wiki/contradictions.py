@@ -1,7 +1,8 @@
 """Which sentences of a page can not hold together, so that the newer one stands and the older becomes history. Pure.
 
 Only what can be told from the words alone: the same sentence with another figure, a decision that is taken back by its
-date or by its object, and what a patch itself says it replaces. Order does not matter: the result depends on the set.
+date, what rests on a thing that a later decision ends, and what a patch itself says it replaces. Order does not matter:
+the result depends on the set.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from rivet_pipeline.wiki.names import title_terms
 from rivet_pipeline.wiki.types import Bullet, Section
 
 #: The sections in which a decision can be taken back.
@@ -19,38 +21,65 @@ _MONTHS = {
     name: number
     for number, names in enumerate(
         (
-            "january januar", "february februar", "march märz", "april", "may mai", "june juni", "july juli", "august",
-            "september", "october oktober", "november", "december dezember",
+            "january januar enero", "february februar febrero", "march märz marzo", "april abril", "may mai mayo",
+            "june juni junio", "july juli julio", "august agosto",
+            "september septiembre", "october oktober octubre", "november noviembre", "december dezember diciembre",
         ),
         1,
     )
     for name in names.split()
 }  # fmt: skip
-_DAY = re.compile(rf"\b(\d{{1,2}})\.?(?:st|nd|rd|th)?\s+({'|'.join(_MONTHS)})\b", re.IGNORECASE)
+_DAY = re.compile(rf"\b(\d{{1,2}})\.?(?:st|nd|rd|th)?\s+(?:of\s+|de\s+)?({'|'.join(_MONTHS)})\b", re.IGNORECASE)
 _ISO_DAY = re.compile(r"\b\d{4}-(\d\d)-(\d\d)\b")
 
+_MONTH_FIRST = re.compile(rf"\b({'|'.join(_MONTHS)})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b", re.IGNORECASE)
+_KANJI_DAY = re.compile(r"(\d{1,2})月(\d{1,2})日")
+
 _TAKEN_BACK = re.compile(
-    r"\b(?:reversed?|revoked?|withdrawn|overturned|no longer (?:holds|valid)|aufgehoben|zurückgenommen)\b",
+    r"\b(?:reversed?|revoked?|withdrawn|overturned|taken back|no longer (?:holds|valid|stands)|aufgehoben"
+    r"|zurückgenommen"
+    r"|revocada|revocamos|anulada|anulamos|sin efecto|revertida)\b|撤回|取り消",
     re.IGNORECASE,
+)
+#: What a verb takes or drops: a name, or up to three words to the end of the phrase.
+_THING = (
+    r"(?:the |our |all |die |den |das |el |la |los |las )?"
+    r"(?P<object>`[^`]+`|[A-Z][\w.+-]*(?:\s[A-Z][\w.+-]*)?(?=\W|\Z)|[\w.+-]+(?: [\w.+-]+){0,2}?(?=[,.;:!)]|\Z"
+    r"| (?:from|for|in|on"
+    r"|at|and|as|with|because|since|again|altogether|entirely|completely|de|del|por|para|y|porque|von|aus|für|und)\b))"
 )
 #: A verb that ends the use of what follows it.
 _ENDS = re.compile(
-    r"\b(?:we|i|let's|then)?\s*(?:drop|dropped|dropping|remove|removed|abandon|abandoned|retire|retired|stop using"
-    r"|stopped using|no longer use|get rid of|switch off|move away from|replace|replaced)\s+(?:the\s+)?"
-    r"(?P<object>[A-Z][\w.+-]*(?:\s[A-Z][\w.+-]*)?|`[^`]+`)"
+    r"(?<!\w)(?:drop|dropped|dropping|remove|removed|abandon|abandoned|retire|retired|stop using|stopped using"
+    r"|no longer use|get rid of|switch off|move away from|replace|replaced|no more|instead of"
+    r"|wir (?:entfernen|streichen|verwerfen|ersetzen)|statt|quitamos|eliminamos|retiramos|descartamos|abandonamos"
+    r"|dejamos de usar|ya no usamos|sustituimos|reemplazamos|en vez de|en lugar de)\s+" + _THING,
+    re.IGNORECASE,
 )
-#: A word that takes a thing into use.
-_BEGINS = re.compile(
-    r"\b(?:put|use[sd]?|using|introduce|take|took|add|added|adopt|choose|chose|chosen|keep|kept|with|in favou?r of|go"
-    r"|going|pick|picked|decided|deploy|install)\b",
+#: The end of something that stands before its verb.
+_GONE = re.compile(
+    r"(?P<object>[A-Z][\w.+-]*(?:\s[A-Z][\w.+-]*)?|`[^`]+`) (?:is|are) (?:gone|dropped|removed|retired|history)\b"
+    r"|(?P<object_cjk>[A-Za-z][\w.+-]*|[\u30a0-\u30ff\u4e00-\u9fff]{2,8})(?:の使用)?(?:を(?:やめ|廃止|外|撤去)|は使わな)"
+)
+#: A decision against something.
+_AGAINST = re.compile(
+    r"(?<!\w)(?:no|kein|keine|keinen|sin|ni) (?P<object>[\w.+-]+(?: [\w.+-]+){0,1})(?=[,.;!]|\Z| any more)"
+    r"|(?<!\w)not (?P<figure>\d[\d.:]*)(?=[,.;!]|\Z)",
     re.IGNORECASE,
 )
 _FIGURE = re.compile(r"(?<![\w#])\d+(?:[.,:]\d+)*")
-_DATES = re.compile(rf"{_ISO_DAY.pattern}(?:T[\d:]+Z?)?|{_DAY.pattern}(?:\s+\d{{4}})?", re.IGNORECASE)
+_DATES = re.compile(
+    rf"{_ISO_DAY.pattern}(?:T[\d:]+Z?)?|{_DAY.pattern}(?:,?\s+(?:de\s+)?\d{{4}})?"
+    rf"|{_MONTH_FIRST.pattern}|{_KANJI_DAY.pattern}",
+    re.IGNORECASE,
+)
 _SPACE = re.compile(r"[^\w#]+", re.UNICODE)
 
 #: A sentence of fewer words than this says too little beside its figures.
 _LEAST_WORDS = 3
+
+#: Letters by which forms of a word are known: "calibrate", "calibration".
+_ROOT = 7
 
 
 def superseded(
@@ -114,32 +143,49 @@ def _other_figures(claims: Mapping[UUID, tuple[Section, Bullet]]) -> list[tuple[
 
 
 def _taken_back(claims: Mapping[UUID, tuple[Section, Bullet]]) -> list[tuple[UUID, UUID]]:
-    """Pairs of a decision and the later one that takes it back."""
+    """Pairs of a decision that ends something, and what was said before on the page for it or of it."""
     decisions = [(key, bullet) for key, (section, bullet) in claims.items() if section in _DECIDED]
     pairs = []
     for newer, later in decisions:
         days = _days(later.text) if _TAKEN_BACK.search(later.text) else set()
-        objects = [match["object"].strip("`") for match in _ENDS.finditer(later.text)]
         pairs += [
             (newer, older)
             for older, earlier in decisions
-            if earlier.as_of < later.as_of
-            and ((earlier.as_of.month, earlier.as_of.day) in days or _takes_in(earlier.text, objects))
+            if earlier.as_of < later.as_of and (earlier.as_of.month, earlier.as_of.day) in days
+        ]
+        ended = _ended(later.text)
+        pairs += [
+            (newer, older)
+            for older, (_, earlier) in claims.items()
+            if ended and earlier.as_of < later.as_of and _rests_on(earlier.text, ended)
         ]
     return pairs
+
+
+def _ended(text: str) -> list[list[str]]:
+    """The things whose use a decision ends or forbids, each as its words."""
+    matches = [*_ENDS.finditer(text), *_GONE.finditer(text), *_AGAINST.finditer(text)]
+    found = [name.strip("`") for match in matches for name in match.groupdict().values() if name]
+    return [words for name in found if (words := title_terms(name))]
+
+
+def _rests_on(text: str, ended: list[list[str]]) -> bool:
+    """Whether a sentence speaks of one of the things, and does not itself say that it goes."""
+    said = {word[:_ROOT] for word in title_terms(text)}
+    return any(
+        said.issuperset(word[:_ROOT] for word in words) and not any(set(words) <= set(other) for other in _ended(text))
+        for words in ended
+    )
+
+
+def names_a_day(text: str) -> bool:
+    """Whether a text names a day of the calendar, so that a reader knows of which time it speaks."""
+    return _DATES.search(text) is not None
 
 
 def _days(text: str) -> set[tuple[int, int]]:
     """The days that a text names, as (month, day)."""
     named = {(_MONTHS[match[2].casefold()], int(match[1])) for match in _DAY.finditer(text)}
+    named |= {(_MONTHS[match[1].casefold()], int(match[2])) for match in _MONTH_FIRST.finditer(text)}
+    named |= {(int(match[1]), int(match[2])) for match in _KANJI_DAY.finditer(text)}
     return named | {(int(match[1]), int(match[2])) for match in _ISO_DAY.finditer(text)}
-
-
-def _takes_in(text: str, objects: list[str]) -> bool:
-    """Whether a sentence takes one of the things into use, and does not itself end its use."""
-    return any(
-        re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
-        and _BEGINS.search(text) is not None
-        and _ENDS.search(text) is None
-        for name in objects
-    )

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.wiki.names import fold, keys_of, slugify, title_terms
+from rivet_pipeline.wiki.subjects import telling_terms
 from rivet_pipeline.wiki.types import Decision, PatchDraft
 
 #: A name on this many pages, or on this share of them, is common: it counts for little and never as one of two.
@@ -62,6 +63,7 @@ def resolve(connection: Connection, draft: PatchDraft, ran_in: Collection[str] =
         _by_slug(connection, slugify(draft.title))
         or _by_alias(connection, draft)
         or _by_names(connection, draft, ran_in)
+        or _by_part(connection, draft, ran_in)
         or _by_search(connection, draft)
         or Identity(None, "new", f"no page is named {draft.title!r} or shares two names, or a rare one, with it")
     )
@@ -126,6 +128,28 @@ def _by_names(connection: Connection, draft: PatchDraft, ran_in: Collection[str]
     shown = ", ".join(best.shared[:6])
     return Identity(
         best.topic_id, "entities", f"the page {best.title!r} shares {shown} ({best.score:.0%} of its weight)"
+    )
+
+
+def _by_part(connection: Connection, draft: PatchDraft, ran_in: Collection[str]) -> Identity | None:
+    """The one page whose title is a part of the proposal's, or the other way round, if both speak of one more thing."""
+    home = {key for value in ran_in for key in (fold(value), *title_terms(value))}
+    own = set(telling_terms(draft.title)) - home
+    keys = sorted(own | {fold(name) for name in draft.entities} - home)
+    if not own:
+        return None
+    parts = []
+    for row in _sharing(connection, keys):
+        named = set(telling_terms(row["title"])) - home
+        if named and (named <= own or own <= named):
+            parts.append((row, sorted(set(row["shared"]) - own - named)))
+    if len(parts) != 1 or not parts[0][1]:
+        return None
+    row, shared = parts[0]
+    return Identity(
+        row["id"],
+        "entities",
+        f"of all titles only that of {row['title']!r} names the same, and both speak of {shared[0]}",
     )
 
 

@@ -13,6 +13,10 @@ from datetime import UTC, datetime
 
 from rivet_pipeline.wiki.read import Citation, Link, Sentence, TopicPage
 
+#: Characters of a session's title in a footnote.
+TITLE_LIMIT = 70
+
+_FIRST_SENTENCE = re.compile(r"\A.{12,69}?[.!?](?=\s)")
 #: Signs at the beginning of a text that Markdown would take for a heading, a list, a quote or a rule.
 _OPENING = re.compile(r"\A(\d*)([.)](?=\s)|[#>|+*-]|~~~)")
 
@@ -78,10 +82,24 @@ def _link(link: Link) -> str:
 
 
 def _footnote(citation: Citation) -> str:
-    named = f" · {_text(citation.session_title[:120])}" if citation.session_title else ""
+    named = f" · {_text(short_title(citation.session_title))}" if citation.session_title else ""
     return (
         f"[^{citation.label}]: {_minute(citation.at)} · {_text(citation.agent)}{named} · summary `{citation.leaf_id}`"
     )
+
+
+def short_title(title: str) -> str:
+    """A session's title for a line: a long one, which is somebody's first words, to the end of its first sentence.
+
+    What has no such end within `TITLE_LIMIT` characters is cut at a word, and shows it.
+    """
+    plain = " ".join(title.split())
+    if len(plain) <= TITLE_LIMIT:
+        return plain
+    first = _FIRST_SENTENCE.match(plain)
+    if first is not None:
+        return first.group(0)
+    return f"{plain[:TITLE_LIMIT].rsplit(' ', 1)[0].rstrip(',;:')} \u2026"
 
 
 def _day(moment: datetime) -> str:

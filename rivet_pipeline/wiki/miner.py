@@ -1,7 +1,8 @@
-"""A miner that needs no model: it takes from a leaf what was decided, stated, preferred and corrected. Deterministic.
+"""A miner that needs no model: it takes from a leaf what was decided, agreed, wanted, committed and found.
 
-What a session is about comes from its title (`subjects.py`), what is worth keeping from the wordings that the
-extractive summarizer knows. It quotes and never rewords.
+What a session is about comes from its title (`subjects.py`), who said what and what came of it from `turns.py`, whether
+a sentence can stand by itself from `standing.py`. Deterministic: it quotes and never rewords, and says less rather than
+a scrap.
 """
 
 from __future__ import annotations
@@ -9,22 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.resources import files
+from uuid import UUID
 
-from rivet_pipeline.summaries.extractive import is_filler
 from rivet_pipeline.summaries.grounding import identifiers, telling_words
-from rivet_pipeline.summaries.sentences import Statement, split_prose
-from rivet_pipeline.summaries.signals import (
-    BACKWARD,
-    CORRECTION,
-    OPEN,
-    PREFERENCE,
-    STATE,
-)
-from rivet_pipeline.wiki.addressed import addresses_machine, holds_object
-from rivet_pipeline.wiki.names import fold, tidy_title, title_terms
-from rivet_pipeline.wiki.subjects import subject_of
+from rivet_pipeline.summaries.signals import OPEN
+from rivet_pipeline.wiki.names import fold, speaks_of, tidy_title, title_terms
+from rivet_pipeline.wiki.standing import stands_alone, without_introduction
+from rivet_pipeline.wiki.subjects import others_after, subject_of, telling_terms
+from rivet_pipeline.wiki.turns import Message, read_turns
 from rivet_pipeline.wiki.types import (
     LONGEST_CLAIM,
     MOST_PATCHES,
@@ -36,6 +31,7 @@ from rivet_pipeline.wiki.types import (
     PatchDraft,
     Section,
 )
+from rivet_pipeline.wiki.wordings import CAUSE, DECIDES, ORDERS, PLANS, POLICY, RESULT, RULES, STANDING, STATES, WANTS
 
 MODEL = "extractive-wiki-1"
 
@@ -45,58 +41,35 @@ PREFERENCES_TITLE = "Standing preferences"
 #: Sentences that one leaf brings to a page, the weightiest first.
 _MOST_CLAIMS = 6
 
-#: A shorter or longer sentence says too little or too much.
-_SHORTEST = 20
-_TELLING = 2
+#: Words that a sentence has at least that does not name the subject of its page.
+_TELLING = 3
 
-_BULLET = re.compile(
-    r"^\s*(?:[-*•]|\d+[.)])\s+`?(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?Z)`?\s+`?\S*?/(?P<voice>\w+)`?:?`?\s*(?P<text>.+)$"
+#: Words that only say that something was decided.
+_SIGNALS = frozenset(
+    """agreed decided decision reason reasons today never always entschieden beschlossen decisión decidido acordado date
+    january february march april june july august september october november december monday tuesday wednesday thursday
+    friday saturday sunday""".split()  # noqa: SIM905
 )
-_PLAIN_BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+(?P<text>.+)$")
-_QUESTION = re.compile(r"[?\uff1f][\"'”»)]*\Z")
+_REASON = re.compile(r"\A(?:reasons?|because|weil|grund|motivos?|porque)\b", re.IGNORECASE)
+_FORBIDS = re.compile(r"(?<!\w)(?:never|nie|niemals|nunca|jamás)(?!\w)|\bno\b", re.IGNORECASE)
+#: Names a thing and an order about it.
+_TO_DO = re.compile(r"\A[A-Z][\w' -]{3,40}: (?=[a-z])" + ORDERS.pattern.removeprefix(r"\A"), re.IGNORECASE)
+#: Names a thing and says what it is.
+_DEFINES = re.compile(r"\A[A-Z][\w' -]{3,40}: \S(?!.*[;])")
+_PAST = re.compile(
+    r"(?<!\w)(?:was|were|had|has been|have been|came|war|waren|hatte|era|fue|fueron|estaba)(?!\w)", re.IGNORECASE
+)
+#: The writer tells what he did himself.
+_TELLS = re.compile(r"\A(?:I|We|Ich|Wir|Yo)(?!\w)")
 
-#: Wants something everywhere and always.
-_STANDING = re.compile(
-    r"\b(?:always(?! (?:another|the same|a)\b)|from now on|general rule|house rules?|in future|every time|by principle"
-    r"|remember for next time|i (?:prefer|hate)|don't ever|immer|grundsätzlich|ab jetzt|no new dependency|units only"
-    r")\b",
-    re.IGNORECASE,
-)
-#: Tells of something that comes again and again.
-_REPEATS = re.compile(r"\balways (?:another|the same|a)\b", re.IGNORECASE)
-
-#: Says why something went wrong.
-_CAUSE = re.compile(
-    r"\b(?:the (?:root )?cause|came from|comes from|caused by|because|the reason|due to|explains? why|not from)\b",
-    re.IGNORECASE,
-)
-#: Decides, and does not only give a reason.
-_DECIDES = re.compile(
-    r"\b(?:decision(?:[,:]| of \d)|(?:decision|choice)\b[^.;]{0,40}\b(?:reversed|stands)|decided(?! on \d)|agreed"
-    r"|settled on|opted for|in favou?r of|let's (?:go with|use|keep|do)|going with"
-    r"|(?:we|i)(?:'ll| will)? (?:chose|choose|drop|put|take|keep|use)|entschieden)\b",
-    re.IGNORECASE,
-)
-#: What is said before the point.
-_OPENING = re.compile(
-    r"\A(?:(?:ok(?:ay)?|good|very good|nice|right|perfect|exactly|great|fine|yes|super|done|indeed|thanks?|got it|hm+"
-    r"|morning|committed as \S+|pushed|applied|fixed and green)\s*[.!,:]\s+|(?:then|and|but|so|now|also|dann)\s+)+"
-    r"(?=[\w`\"»])",
-    re.IGNORECASE,
-)
-#: The same as English signals, of German sentences.
-_GERMAN_STATE = re.compile(r"\b(?:heißt|liegt|steht|läuft|kommt|gilt|stimmt|braucht|ist|sind)\b")
 _GERMAN = re.compile(r"\b(?:der|die|das|dem|den|und|ist|für|ich|nicht|mit|auf|ein|eine|einen|wie|nur|kein|von)\b")
-_GERMAN_WISH = re.compile(r"\b(?:brauche ich|ich (?:will|brauche|möchte)|will (?:den|die|das)|bitte|nur|nie|niemals)\b")
 _SAYS_FIGURE = re.compile(r"\d")
 
 _NAME = re.compile(
     r"(?<![\w/.@-])(?:(?:PR|MR) #\d+|[A-Z][A-Za-z0-9]*(?:[._-][A-Za-z0-9]+)+|[A-Z]{2,}[A-Z0-9]*(?:-\d+)?"
-    r"|[A-Z][a-z]+[A-Z]\w*|[A-Z][a-zäöüß]{2,}(?:\s[A-Z][a-zäöüß]{2,}){0,2})(?![\w/])"
+    r"|[A-Z][a-z]+[A-Z]\w*|[A-Z][a-zäöüß]{2,}(?:\s[A-Z][a-zäöüß]{2,}){0,2})(?![\w/-])"
 )
 _NO_NAME = frozenset(files(__package__).joinpath("no_names.txt").read_text(encoding="utf-8").split())
-#: Words of a sentence that tell nothing of its subject: days, months, and that something was agreed.
-_NO_NAMES_OR_SIGNALS = _NO_NAME | {"agreed", "decided", "reason", "entschieden"}
 _FACT_IDENTIFIER = re.compile(r"[A-Za-z].*[._/#-]|[a-z][A-Z]|[A-Z]+-\d")
 
 
@@ -110,111 +83,220 @@ class DeterministicMiner:
 
     def mine(self, request: MineRequest) -> MineAnswer:
         """A patch for the session's subject, and one for what the person wants everywhere, where they are said."""
-        said = list(_sentences(request))
-        standing = [one for one in said if one.voice == "user" and _STANDING.search(one.text)]
-        rest = [one for one in said if one not in standing]
-        drafts = _about_subject(request, rest)
-        wishes = _about_preferences(standing)
-        if wishes is not None:
-            drafts = [*drafts[: MOST_PATCHES - 1], wishes]
-        return MineAnswer(tuple(drafts[:MOST_PATCHES]), mentions=names_in([one.text for one in said]))
+        turns = read_turns(request)
+        standing = list(_standing(turns))
+        wished = {one.text for one in standing}
+        drafts = _about_subject(request, turns, wished)
+        if standing:
+            claims = tuple(Claim("preferences", one.point, one.when, 0.8) for one in standing)
+            drafts = [*drafts[: MOST_PATCHES - 1], PatchDraft(title=PREFERENCES_TITLE, claims=claims)]
+        said = [text for turn in turns for text in turn.said]
+        return MineAnswer(tuple(drafts[:MOST_PATCHES]), mentions=names_in(said))
+
+
+# --- what somebody wants always -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """One sentence of a leaf, who said it (user, assistant, system) and when."""
+class _Wish:
+    """A sentence of a person's and the point of it."""
 
     text: str
-    voice: str
+    point: str
     when: datetime
 
 
-def _sentences(request: MineRequest) -> Iterator[_Said]:
-    """What people and agents say in a leaf, sentence by sentence; no tools, no messages that address a machine."""
-    lines = request.text.splitlines()
-    addressed = {_message(line) for line in lines if addresses_machine(_bullet_text(line))}
-    for line in lines:
-        if _message(line) in addressed:
+def _standing(turns: Sequence[Message]) -> Iterator[_Wish]:
+    """What a person wants everywhere and always, and the rules that follow in the same breath."""
+    for turn in turns:
+        if turn.voice != "user":
             continue
-        match = _BULLET.match(line)
-        voice, when = "assistant", request.latest_at
-        if match is not None:
-            voice = match["voice"]
-            when = datetime.fromisoformat(match["when"].replace("Z", "+00:00")).astimezone(UTC)
-        else:
-            match = _PLAIN_BULLET.match(line)
-        if match is None or voice not in {"user", "assistant", "system"}:
-            continue
-        yield from (_Said(text, voice, when) for text in _points(match["text"], voice) if not holds_object(text))
+        rules = False
+        for text in turn.held:
+            rules = rules or RULES.search(text) is not None
+            point = without_introduction(text)
+            wants = STANDING.search(text) is not None or (rules and len(telling_words(point)) >= _TELLING)
+            if wants and stands_alone(point, "user"):
+                yield _Wish(text, point, turn.when)
 
 
-def _message(line: str) -> tuple[str, str] | str:
-    """What tells the message of a bullet from others: who said it and when; of another line itself."""
-    match = _BULLET.match(line)
-    return line if match is None else (match["when"], match["voice"])
+# --- what is said of the subject ------------------------------------------------------------------------------------
 
 
-def _bullet_text(line: str) -> str:
-    match = _BULLET.match(line) or _PLAIN_BULLET.match(line)
-    return match["text"] if match is not None else ""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A sentence that is worth a page. `free`: it need not name the page's subject; `passing`: a change outdates it."""
+
+    section: Section
+    text: str
+    when: datetime
+    weight: float
+    free: bool = False
+    passing: bool = False
+    commit: bool = False
 
 
-def _points(text: str, voice: str) -> list[str]:
-    """The sentences of one bullet. What a person says right after a decision belongs to it."""
-    points: list[str] = []
-    for sentence in split_prose(text.strip()):
-        point = " ".join(sentence.split()).strip()
-        follows = (
-            bool(points)
-            and voice == "user"
-            and (_DECIDES.search(points[-1]) is not None or points[-1].startswith(("Reason", "Because")))
-            and _QUESTION.search(point) is None
-            and len(points[-1]) + len(point) < LONGEST_CLAIM
-        )
-        if follows:
-            points[-1] += f" {point}"
-        elif point:
-            points.append(_OPENING.sub("", point))
-    return [point[0].upper() + point[1:] if point[0].isascii() else point for point in points if point]
-
-
-def _about_subject(request: MineRequest, said: Sequence[_Said]) -> list[PatchDraft]:
+def _about_subject(request: MineRequest, turns: Sequence[Message], wished: set[str]) -> list[PatchDraft]:
     """A patch for the session's subject, and one for each other page that some of its sentences are about instead."""
-    found = _subject(request, said)
+    found = _subject(request, turns)
     if found is None:
         return []
     title, others = found
     own = next((one for one in request.candidates if fold(one.title) == fold(title)), None)
-    terms = {term for name in (title, *(own.aliases if own else ())) for term in title_terms(name)}
+    terms = {term for name in (title, *(own.aliases if own else ())) for term in telling_terms(name)}
+    aspects = {term for name in others_after(request.title or "") for term in telling_terms(name)}
     pages = _page_names([one for one in request.candidates if one is not own])
-    claims: dict[str, list[Claim]] = {title: []}
-    for claim in _claims(said, terms):
-        for home in _homes(claim, title, terms, pages):
-            claims.setdefault(home, []).append(claim)
+    homes: dict[str, list[_Found]] = {title: []}
+    for one in _findings(turns, wished):
+        home = _home(one.text, title, terms, pages)
+        if home is not None and _belongs(one, home, title, terms | aspects, request.title or ""):
+            homes.setdefault(home, []).append(one)
     return [
-        _draft(request, home, tuple(found_claims), others if home == title else ())
-        for home, found_claims in claims.items()
-        if found_claims
+        _draft(request, home, claims, others if home == title else ())
+        for home, kept in homes.items()
+        if (claims := _claims(kept, own if home == title else None))
     ]
+
+
+def _belongs(one: _Found, home: str, title: str, terms: set[str], session: str) -> bool:
+    """Whether a page's reader sees what a sentence is about: it names the subject, or is a decision of its session."""
+    if home != title:
+        # A wish is of its session; elsewhere only what was found or decided stays true.
+        return one.section in {"facts", "decisions"}
+    if one.commit and len(telling_words(one.text)) < _TELLING + 1:
+        return False
+    if speaks_of(one.text, terms):
+        return True
+    if one.commit:
+        return speaks_of(one.text, set(title_terms(session)))
+    least = _TELLING - 1 if one.section == "decisions" else _TELLING
+    return one.free and len(telling_words(one.text) - _SIGNALS) >= least
+
+
+def _home(text: str, title: str, terms: set[str], pages: dict[str, set[str]]) -> str | None:
+    """The page that a sentence is about: the subject's, or the one other page that it names; none when it names two."""
+    named = [page for page, names in pages.items() if speaks_of(text, names)]
+    if len(named) > 1:
+        return None
+    return named[0] if named and not speaks_of(text, terms) else title
+
+
+def _findings(turns: Sequence[Message], wished: set[str]) -> Iterator[_Found]:
+    """What the messages say that is worth a page, in the order of time."""
+    opening = next((turn for turn in turns if turn.voice == "user"), None)
+    for turn in turns:
+        yield from (
+            _Found("facts", f"Committed: \u201c{text}\u201d.", turn.when, 0.65, commit=True) for text in turn.commits
+        )
+        before: _Found | None = None
+        for text in turn.held:
+            if text in wished:
+                continue
+            if before is not None and _REASON.match(text) and len(before.text) + len(text) < LONGEST_CLAIM:
+                before = _Found(before.section, f"{before.text} {text}", before.when, before.weight, before.free)
+                continue
+            if before is not None:
+                yield before
+            before = _finding(text, turn, opens=turn is opening)
+        if before is not None:
+            yield before
+
+
+def _finding(text: str, turn: Message, *, opens: bool) -> _Found | None:
+    """What a sentence is to a page; None when it is not worth one or can not stand by itself.
+
+    `opens`: a person's first words say what is to be changed, not what holds.
+    """
+    yes = turn.agreed.get(text)
+    if yes is not None:
+        if not stands_alone(text, turn.voice, proposal=True):
+            return None
+        return _Found("decisions", f"{text} Agreed: \u201c{yes}\u201d", turn.when, 0.85, free=True)
+    if not stands_alone(text, turn.voice):
+        return None
+    person = turn.voice in {"user", "system"}
+    planned = PLANS.search(text) is not None or any(map(DECIDES.search, turn.said))
+    passing = _PAST.search(text) is None and not planned
+    checks: list[tuple[bool, Section, float, bool]] = [
+        (_decides(text), "decisions", 0.9 if person else 0.7, person),
+        (RESULT.match(text) is not None, "facts", 0.75, True),
+        (person and POLICY.match(text) is not None, "decisions", 0.85, True),
+        (person and WANTS.search(text) is not None, "preferences", 0.75, _FORBIDS.search(text) is not None),
+        (OPEN.search(text) is not None and not person, "open", 0.45, False),
+        (CAUSE.search(text) is not None, "facts", 0.6, False),
+        (person and _PAST.search(text) is not None and not _TELLS.match(text), "facts", 0.5, turn.voice == "user"),
+        (not person and WANTS.search(text) is not None, "facts", 0.55, False),
+        (not person and _TO_DO.match(text) is not None, "open", 0.5, False),
+        (not person and _DEFINES.match(text) is not None, "facts", 0.55, False),
+        (
+            STATES.search(text) is not None and (not opens or planned),
+            "facts",
+            0.55 if _SAYS_FIGURE.search(text) else 0.5,
+            False,
+        ),
+    ]
+    for holds, section, weight, free in checks:
+        if holds:
+            return _Found(
+                section,
+                text,
+                turn.when,
+                weight,
+                free,
+                passing=passing and section in {"facts", "open"} and not _DEFINES.match(text),
+            )
+    return None
+
+
+def _decides(text: str) -> bool:
+    return DECIDES.search(text) is not None and len(telling_words(text) - _SIGNALS) >= 2
+
+
+def _claims(found: Sequence[_Found], page: Candidate | None) -> tuple[Claim, ...]:
+    """The weightiest sentences, in the order in which they were said; what was found before a change is no claim.
+
+    What an earlier leaf of the same day has said of the state before a change, the commit supersedes.
+    """
+    change = max((one.when for one in found if one.commit), default=None)
+    kept = [one for one in found if change is None or not one.passing or one.when >= change]
+    distinct = list({one.text.casefold(): one for one in reversed(kept)}.values())[::-1]
+    best = sorted(distinct, key=lambda one: -one.weight)[:_MOST_CLAIMS]
+    last = max((one for one in best if one.commit), key=lambda one: one.when, default=None)
+    return tuple(
+        Claim(one.section, one.text, one.when, one.weight, _outdated(page, one) if one is last else ())
+        for one in distinct
+        if one in best
+    )
+
+
+def _outdated(page: Candidate | None, change: _Found) -> tuple[UUID, ...]:
+    """The facts of the same day and session that speak of how things were before a change."""
+    if page is None or page.why != SAME_SESSION:
+        return ()
+    return tuple(
+        bullet.key
+        for section in ("facts", "open")
+        for bullet in page.page.sections.get(section, ())
+        if bullet.as_of.date() == change.when.date()
+        and bullet.as_of <= change.when
+        and not bullet.text.startswith("Committed: ")
+        and _PAST.search(bullet.text) is None
+        and PLANS.search(bullet.text) is None
+        and _DEFINES.match(bullet.text) is None
+        and RESULT.match(bullet.text) is None
+    )
 
 
 def _page_names(pages: Sequence[Candidate]) -> dict[str, set[str]]:
     """For each page the names that are its own: what it is called, where that is a name and no common word."""
     names: dict[str, set[str]] = {}
     for page in pages:
+        if page.title == PREFERENCES_TITLE:
+            continue
         spoken = {fold(entity) for entity in page.page.entities}
-        called = [title_terms(name) for name in (page.title, *page.aliases)]
+        called = [telling_terms(name) for name in (page.title, *page.aliases)]
         names[page.title] = {term for terms in called for term in terms if term in spoken or len(terms) == 1}
     return names
-
-
-def _homes(claim: Claim, title: str, terms: set[str], pages: dict[str, set[str]]) -> list[str]:
-    """The page that a sentence is about: the subject's, or the one other page that it names; none when it names two."""
-    said = set(title_terms(claim.text))
-    named = [page for page, names in pages.items() if said & names]
-    if len(named) > 1:
-        return []
-    return named if named and not said & terms else [title]
 
 
 def _draft(request: MineRequest, title: str, claims: tuple[Claim, ...], hints: tuple[str, ...]) -> PatchDraft:
@@ -227,14 +309,14 @@ def _draft(request: MineRequest, title: str, claims: tuple[Claim, ...], hints: t
     return PatchDraft(title=title, claims=claims, entities=entities, related=tuple(related), hints=hints)
 
 
-def _subject(request: MineRequest, said: Sequence[_Said]) -> tuple[str, tuple[str, ...]] | None:
+def _subject(request: MineRequest, turns: Sequence[Message]) -> tuple[str, tuple[str, ...]] | None:
     """A reviewed topic that the leaf speaks of, else what its title says, else its first words."""
     for tag in request.reviewed:
         if tag.key == "topic" and _mentions(request.text, tag.value.replace("-", " ")):
             return tidy_title(tag.value.replace("-", " ")), ()
     if request.title:
-        return _of_session(request, said)
-    first = next((one.text for one in said if one.voice == "user"), None)
+        return _of_session(request, turns)
+    first = next((text for turn in turns if turn.voice == "user" for text in turn.raw), None)
     if first is None:
         return None
     found = subject_of(first, request.text, request.ran_in)
@@ -242,15 +324,26 @@ def _subject(request: MineRequest, said: Sequence[_Said]) -> tuple[str, tuple[st
     return found if found is not None and _spoken(request.text, found[0]) >= 2 else None
 
 
-def _of_session(request: MineRequest, said: Sequence[_Said]) -> tuple[str, tuple[str, ...]] | None:
+def _of_session(request: MineRequest, turns: Sequence[Message]) -> tuple[str, tuple[str, ...]] | None:
     """The subject of the session's title; the one that an earlier leaf of the session found, where it found one."""
     assert request.title is not None
-    found = subject_of(request.title, "\n".join(one.text for one in said), request.ran_in)
+    body = "\n".join(text for turn in turns for text in turn.said)
+    found = subject_of(request.title, body, request.ran_in, _frequent_names(turns))
     terms = set(title_terms(request.title))
     for candidate in request.candidates:
         if candidate.why == SAME_SESSION and terms & set(title_terms(candidate.title)):
             return candidate.title, found[1] if found is not None else ()
     return found
+
+
+def _frequent_names(turns: Sequence[Message]) -> list[str]:
+    """The names that several sentences speak of, those of most sentences first."""
+    counts: dict[str, int] = {}
+    for turn in turns:
+        for text in turn.said:
+            for name in names_in([text]):
+                counts[name] = counts.get(name, 0) + 1
+    return sorted((name for name, count in counts.items() if count > 1), key=lambda name: -counts[name])
 
 
 def _mentions(text: str, name: str) -> bool:
@@ -263,59 +356,7 @@ def _spoken(text: str, title: str) -> int:
     return min((folded.count(term) for term in title_terms(title)), default=0)
 
 
-def _about_preferences(said: Sequence[_Said]) -> PatchDraft | None:
-    claims = tuple(
-        Claim("preferences", one.text, one.when, 0.8) for one in said if _SHORTEST <= len(one.text) <= LONGEST_CLAIM
-    )
-    return PatchDraft(title=PREFERENCES_TITLE, claims=claims) if claims else None
-
-
-def _claims(said: Sequence[_Said], terms: set[str]) -> tuple[Claim, ...]:
-    """The weightiest sentences, in the order in which they were said."""
-    found: dict[str, tuple[int, Claim]] = {}
-    for place, one in enumerate(said):
-        kind = _kind(one, terms)
-        if kind is not None:
-            section, weight = kind
-            found.setdefault(one.text.casefold(), (place, Claim(section, one.text, one.when, weight)))
-    best = sorted(found.values(), key=lambda item: (-item[1].weight, item[0]))[:_MOST_CLAIMS]
-    return tuple(claim for _, claim in sorted(best, key=lambda item: item[0]))
-
-
-def _kind(one: _Said, terms: set[str]) -> tuple[Section, float] | None:
-    """The section of a sentence and its weight, None when it is not worth a page."""
-    text = one.text
-    if not _SHORTEST <= len(text) <= LONGEST_CLAIM or _QUESTION.search(text) or text.endswith(":"):
-        return None
-    decides = _DECIDES.search(text) is not None
-    if (BACKWARD.match(text) and not decides) or is_filler(Statement(text, "", "", one.voice, 0, 0, 0)):
-        return None
-    if len(telling_words(text) - _NO_NAMES_OR_SIGNALS) < _TELLING:
-        return None
-    named = bool(terms & set(title_terms(text)))
-    person = one.voice in {"user", "system"}
-    checks: list[tuple[bool, Section, float]] = [
-        (decides, "decisions", 0.9 if person else 0.7),
-        (person and text.startswith(("Reason", "Because")), "decisions", 0.85),
-        (
-            person and not _REPEATS.search(text) and bool(PREFERENCE.search(text) or _GERMAN_WISH.search(text)),
-            "preferences",
-            0.8,
-        ),
-        (person and bool(CORRECTION.search(text)), "facts", 0.75),
-        (bool(OPEN.search(text)) and not person, "open", 0.45),
-        (bool(_CAUSE.search(text)) and not person, "facts", 0.6),
-        (bool(STATE.search(text) or _GERMAN_STATE.search(text)) and bool(_telling(text)), "facts", 0.55),
-        (named and bool(_SAYS_FIGURE.search(text)), "facts", 0.5),
-    ]
-    for holds, section, weight in checks:
-        if holds:
-            return section, round(weight + (0.05 if named else 0.0), 2)
-    return None
-
-
-def _telling(text: str) -> list[str]:
-    return [token for token in identifiers(text) if _FACT_IDENTIFIER.search(token) or _SAYS_FIGURE.search(token)]
+# --- names -----------------------------------------------------------------------------------------------------------
 
 
 def names_in(texts: Sequence[str]) -> tuple[str, ...]:
@@ -329,7 +370,8 @@ def names_in(texts: Sequence[str]) -> tuple[str, ...]:
         for match in _NAME.finditer(text):
             name = match.group(0)
             simple = name[1:].islower() and " " not in name
-            begins = match.start() == 0 or text[: match.start()].rstrip().endswith((".", "!", "?", ":", ";"))
+            before = text[: match.start()].rstrip()
+            begins = not before or before.endswith((".", "!", "?", ":", ";", "\u201c", "\u00bb", '"', "("))
             opening = begins and "#" not in name and name.split()[0].casefold() in _NO_NAME
             if german and name.replace(" ", "").isalpha() and not name.isupper():
                 # Every noun has a capital.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from rivet_pipeline.summaries.signals import STOP_WORDS
 from rivet_pipeline.wiki.types import LONGEST_TITLE
@@ -28,6 +28,9 @@ _SENTENCE = re.compile(
     re.IGNORECASE,
 )
 _MOST_WORDS = 8
+
+#: Letters of the last part of a compound that is a name of the whole.
+_COMPOUND_HEAD = 6
 
 
 def slugify(title: str) -> str:
@@ -72,6 +75,18 @@ def title_terms(title: str) -> list[str]:
         if word not in STOP_WORDS and (len(word) > 1 or _CJK.match(word))
     )
     return list(terms)
+
+
+def speaks_of(text: str, terms: Collection[str]) -> bool:
+    """Whether a text has one of these folded words; one of a script without spaces anywhere in it."""
+    if not set(title_terms(text)).isdisjoint(terms):
+        return True
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    if any(term in folded for term in terms if _CJK.match(term)):
+        return True
+    # The head of a German compound: the report of a morning report.
+    words = [word for word in title_terms(text) if len(word) >= _COMPOUND_HEAD]
+    return any(term.endswith(word) and len(term) > len(word) + 2 for term in terms for word in words)
 
 
 def keys_of(title: str, names: Iterable[str]) -> list[str]:

@@ -140,7 +140,7 @@ def decide(connection: Connection, patches: Sequence[UUID], verdict: Verdict, *,
     """
     name = " ".join(by.split())
     if not name or len(name) > _LONGEST_NAME:
-        raise InvalidInputError("by", f"name who decides, in at most {_LONGEST_NAME} characters")
+        raise InvalidInputError("decided_by", f"name who decides, in at most {_LONGEST_NAME} characters")
     if len(patches) > MOST_DECISIONS:
         raise InvalidInputError("ids", f"at most {MOST_DECISIONS} patches are decided at once")
     return [_decide_one(connection, patch, verdict, name) for patch in dict.fromkeys(patches)]

@@ -87,7 +87,7 @@ def applied_patches(connection: Connection, topic_id: UUID, depth: int = 0) -> l
     """What counts for a page: the edits that were applied to it, and what it took over from pages that were split."""
     rows = connection.execute(
         """
-        SELECT kind, title, leaf_id, topic_id, other_id, payload FROM ros_wiki_patches
+        SELECT kind, title, leaf_id, topic_id, other_id, decision, payload FROM ros_wiki_patches
         WHERE status = 'applied' AND (topic_id = %(id)s OR (kind = 'split' AND other_id = %(id)s)) ORDER BY seq
         """,
         {"id": topic_id},
@@ -111,8 +111,9 @@ def _edit(row: dict[str, Any]) -> AppliedPatch:
     return AppliedPatch(
         row["leaf_id"],
         draft.claims,
-        # The title under which it was proposed is another name of the page.
-        (draft.title, *draft.aliases),
+        # The title under which it was proposed is another name of the page, unless only shared names led there: what
+        # two subjects speak of is a name of neither.
+        draft.aliases if row["decision"] == "entities" else (draft.title, *draft.aliases),
         draft.entities,
         draft.related,
     )

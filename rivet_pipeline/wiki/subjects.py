@@ -31,6 +31,15 @@ _KEPT = frozenset(
     {"code", "test", "tests", "file", "files", "line", "error", "edit", "report", "review", "order", "note"}
 )
 
+#: Boundaries that begin many a name of things.
+_HEADS = frozenset({"order", "code"})
+
+_ARTICLES = frozenset(["the", "a", "an", "das", "der", "die", "dem", "den", "el", "la", "los", "las", "un", "una"])
+
+#: What only says that something was done about the subject, in a script without spaces.
+_ABOUT = re.compile(r"(?<=.)の(?:変更|修正|問題|追加|対応|更新|件|相談)\Z")
+_HIRAGANA = re.compile(r"[\u3040-\u309f]+")
+
 #: Who stands before one of these only tells of the subject.
 _SPEECH = frozenset(
     """reports report says said tells told asks asked writes wrote wants wanted thinks woke wakes""".split()  # noqa: SIM905
@@ -41,8 +50,13 @@ _ASIDE = frozenset(
     """is are was were my your his her our their ist sind war mein dein sein ihr unser""".split()  # noqa: SIM905
 )
 
+#: What stands behind one of these goes, and something else takes its place.
+_ENDED = frozenset(["dropping", "removing", "replacing", "retiring", "abandoning"])
+
 #: Joins a phrase to the name behind it.
-_LINKS = frozenset({"of", "on", "for", "to", "in"})
+_LINKS = frozenset({"of", "on", "for", "to", "in", "de", "del"})
+#: Those without which the phrase before them is none.
+_GENITIVES = frozenset({"of", "de", "del"})
 
 _SIGNS = r":;,!?()\[\]{}<>«»\"\u201c\u201d\u201e|\u2013\u2014\u2192"
 _TOKEN = re.compile(rf"[^\s{_SIGNS}]+|[{_SIGNS}]")
@@ -96,18 +110,20 @@ def chunks(title: str) -> list[Chunk]:
     def close(after: str = "") -> None:
         nonlocal link, before
         if current:
-            found.append(Chunk(tuple(current[:_MOST_WORDS]), link, aside=after in _SPEECH or before in _ASIDE))
+            aside = after in _SPEECH or before in _ASIDE or before in _ENDED
+            found.append(Chunk(tuple(current[:_MOST_WORDS]), link, aside=aside))
             current.clear()
         link = after if after in _LINKS and found and not found[-1].aside else None
         before = after
 
-    for token in _TOKEN.findall(title):
+    tokens = _TOKEN.findall(title)
+    for place, token in enumerate(tokens):
         word = token.strip(".'\u2019`*_~-")
         lower = word.casefold()
         if not word or _SIGN.match(token) or _ADDRESS.search(token):
             close()
-        elif _is_boundary(lower, first=not current):
-            if lower in {"the", "a", "an", "das", "der", "die", "dem", "den"} and not current:
+        elif _is_boundary(lower, first=not current) and not (lower in _HEADS and _joins(tokens, place)):
+            if lower in _ARTICLES and not current:
                 continue
             close(lower)
         elif _NUMBER.match(word):
@@ -120,6 +136,12 @@ def chunks(title: str) -> list[Chunk]:
     return found[:_MOST_CHUNKS]
 
 
+def _joins(tokens: Sequence[str], place: int) -> bool:
+    """Whether the word behind a place belongs to the same noun phrase: "order cutoff"."""
+    following = tokens[place + 1].casefold() if place + 1 < len(tokens) else ""
+    return following[:1].isalpha() and not _is_boundary(following, first=True)
+
+
 def _is_boundary(word: str, *, first: bool) -> bool:
     if "'s" in word or "\u2019s" in word:
         return True
@@ -128,13 +150,29 @@ def _is_boundary(word: str, *, first: bool) -> bool:
     return not first and _ENDING.search(word) is not None and "-" not in word
 
 
-def subject_of(title: str, body: str, ran_in: Collection[str] = ()) -> tuple[str, tuple[str, ...]] | None:
+def telling_terms(title: str) -> list[str]:
+    """The words of a page's title that tell it from others; all of them where none does."""
+    terms = [part for term in title_terms(title) for part in _HIRAGANA.split(term) if len(part) > 1]
+    return [term for term in terms if term not in _GENERIC and not term.isdigit()] or title_terms(title)
+
+
+def others_after(title: str) -> list[str]:
+    """The phrases behind the colon of a title: what of its subject a text is about."""
+    head, colon, rest = title.partition(": ")
+    return [chunk.text for chunk in chunks(rest) if not chunk.generic] if colon and chunks(head) else []
+
+
+def subject_of(
+    title: str, body: str, ran_in: Collection[str] = (), names: Sequence[str] = ()
+) -> tuple[str, tuple[str, ...]] | None:
     """What a text under this title is about, and the title's other phrases; None when that can not be told.
 
     Args:
         title: The session's title, or its first words.
         body: The text, in which the subject is spoken of more than what stands beside it.
-        ran_in: The names of the directory in which the session ran: of two equal phrases that one.
+        ran_in: The names of the directory in which the session ran: of two equal phrases that one. Alone it is no
+            subject.
+        names: Names that the text speaks of more than once, the most frequent first.
     """
     phrases = [chunk for chunk in chunks(title) if any(map(str.isalpha, chunk.text))]
     if not phrases:
@@ -147,6 +185,10 @@ def subject_of(title: str, body: str, ran_in: Collection[str] = ()) -> tuple[str
         key=lambda place: (_score(phrases[place], spoken, home, first=place == first), -place),
     )
     text = _whole(phrases, best, spoken, home)
+    if text is not None and fold(text) in home:
+        text = _within(title, text, phrases[best + 1 :], names)
+    if text is not None:
+        text = _ABOUT.sub("", text)
     if text is None or not is_subject(text):
         return None
     used = set(title_terms(text))
@@ -173,12 +215,29 @@ def _score(chunk: Chunk, spoken: dict[str, int], home: set[str], *, first: bool)
     return score - (4.0 if chunk.aside else 0.0) - (0.5 if chunk.generic else 0.0)
 
 
+def _within(title: str, project: str, following: Sequence[Chunk], names: Sequence[str]) -> str | None:
+    """What of its own project a session is about: a release, a name that it often speaks of, or the next phrase.
+
+    None for all of it: a page about everything in a project is about nothing.
+    """
+    release = re.search(rf"(?<!\w){re.escape(project)}\s+v?(\d+(?:\.\d+)+)", title, re.IGNORECASE)
+    if release is not None:
+        return f"{project} {release.group(1)}"
+    for name in names:
+        if fold(name) != fold(project) and _FILE.search(name) is None and is_subject(name):
+            return f"{project} {name}"
+    for chunk in following:
+        if not chunk.aside and not chunk.generic and not any(map(_FILE.search, chunk.words)):
+            return f"{project} {chunk.text}"
+    return None
+
+
 def _whole(phrases: Sequence[Chunk], best: int, spoken: dict[str, int], home: set[str]) -> str | None:
     """The phrase, with the name that makes it a subject where it is none by itself."""
     chunk = phrases[best]
     following = phrases[best + 1] if best + 1 < len(phrases) else None
     short = chunk.generic or (len(chunk.words) == 1 and len(chunk.text) <= 3)
-    if following is not None and following.link is not None and (short or following.link == "of"):
+    if following is not None and following.link is not None and (short or following.link in _GENITIVES):
         return f"{chunk.text} {following.link} {following.text}"
     if not chunk.generic:
         return chunk.text

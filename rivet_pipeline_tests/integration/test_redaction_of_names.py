@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool
+from rivet_pipeline.summaries.secret_parts import Parts, as_said
+from rivet_pipeline.tags.literals import Literal
+from rivet_pipeline.tags.redacted import follow_redaction as follow_tags
+from rivet_pipeline.tags.review import add_tag
+from rivet_pipeline.tags.vocabulary import upsert_value
 from rivet_pipeline.transcripts.redact_rules import Rule, literal_rule, pattern_rule
 from rivet_pipeline.transcripts.redact_stored import Who, redact_everywhere
 from rivet_pipeline.wiki.export import export_wiki
 from rivet_pipeline.wiki.extract import mine_leaves
 from rivet_pipeline.wiki.miner import DeterministicMiner
 from rivet_pipeline.wiki.read import read_topic
-from rivet_pipeline.wiki.redacted import Parts, as_said, follow_redaction
+from rivet_pipeline.wiki.redacted import follow_redaction
 from rivet_pipeline.wiki.topics import wiki_is_due
 from rivet_pipeline_tests.integration.rivet_command import rivet_command
 from rivet_pipeline_tests.integration.test_wiki_mining import assert_sound, statuses, texts
-from rivet_pipeline_tests.integration.wiki_rows import ScriptedMiner, add_leaf, change_leaf, draft, mine
+from rivet_pipeline_tests.integration.wiki_rows import (
+    ScriptedMiner,
+    add_leaf,
+    change_leaf,
+    conversation_of,
+    draft,
+    mine,
+)
 
 SECRET = "SEKRIT-9931-ZEBRA"
 SPOKEN = (
@@ -148,3 +161,68 @@ def test_the_command_does_both(
 )
 def test_what_is_a_part(name: str, said: str, left: str) -> None:
     assert Parts([SECRET, "with-love-9"]).without(name, as_said([said])) == left
+
+
+# --- tags -----------------------------------------------------------------------------------------------------------
+
+
+def tagged(connection: Connection) -> UUID:
+    """A session that says the secret, with tags made of its parts: suggested, accepted, and one that is no part."""
+    leaf = add_leaf(connection, SPOKEN, title=f"Depot vault {SECRET} rotation")
+    conversation = conversation_of(connection, leaf)
+    suggested = [("summary", leaf, "sekrit-9931", ""), ("conversation", conversation, "zebra", "ZEBRA")]
+    for kind, entity, value, display in suggested:
+        connection.execute(
+            "INSERT INTO ros_tags (entity_kind, entity_id, conversation_id, tag_key, tag_value, display, status, "
+            "source, reason, proposed_by) "
+            "VALUES (%s, %s, %s, 'topic', %s, %s, 'suggested', 'model', 'says SEKRIT-9931', 'test')",
+            [kind, entity, conversation, value, display],
+        )
+        connection.execute(
+            "INSERT INTO ros_tag_taxonomy (tag_key, tag_value, display, status, source, proposed_by) "
+            "VALUES ('topic', %s, %s, 'suggested', 'model', 'test')",
+            [value, display],
+        )
+    for value in ("sekrit-rotation", "depot-vault"):
+        add_tag(connection, "conversation", conversation, Literal("topic", value), by="ada")
+        upsert_value(connection, Literal("topic", value), by="ada")
+    return conversation
+
+
+def tag_text(connection: Connection) -> str:
+    tables = ("ros_tags", "ros_tag_taxonomy", "ros_tag_decisions")
+    return "\n".join(
+        row["r"]
+        for table in tables
+        for row in connection.execute(f"SELECT t::text AS r FROM {table} AS t".encode()).fetchall()
+    ).casefold()
+
+
+def test_no_part_of_a_secret_stays_as_a_tag(
+    connection: Connection,
+    database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    conversation = tagged(connection)
+    other = conversation_of(connection, add_leaf(connection, "The zebra crossing is closed.", title="Crossing"))
+    add_tag(connection, "conversation", other, Literal("topic", "zebra"), by="ada")
+    with rivet_command(database_url, tmp_path, monkeypatch, capsys, before=("redact",)) as rivet:
+        ran = rivet("--literal", SECRET, "--yes")
+    assert ran.code == 0, ran.err
+    kept = connection.execute(
+        "SELECT tag_value, status, decided_by FROM ros_tags WHERE conversation_id = %s ORDER BY tag_value",
+        [conversation],
+    ).fetchall()
+    assert [(row["tag_value"], row["status"], row["decided_by"]) for row in kept] == [
+        ("[redacted:literal]-rotation", "accepted", "ada"),
+        ("depot-vault", "accepted", "ada"),
+    ]
+    values = connection.execute("SELECT tag_value FROM ros_tag_taxonomy ORDER BY tag_value").fetchall()
+    # `zebra` is another session's word, too.
+    assert [row["tag_value"] for row in values] == ["[redacted:literal]-rotation", "depot-vault", "zebra"]
+    assert "sekrit" not in tag_text(connection)
+    assert "9931" not in tag_text(connection)
+    report = redact_everywhere(connection, literal_rule(SECRET), Who("tester"), apply=True)
+    assert follow_tags(connection, report, "literal", "tester") == 0

@@ -96,7 +96,7 @@ def test_sentences_can_not(title: str) -> None:
         ("Nightly restic backup on brine stopped silently", "Nightly restic backup"),
         ("CI on tidewatch is red every third run", "CI on tidewatch"),
         ("Double booking of berth N7: exclusion constraint", "Double booking of berth N7"),
-        ("Dropping Redis: predictions move into Postgres", "Redis"),
+        ("Dropping Redis: predictions move into Postgres", "predictions"),
         ("kelpie 0.10.0: SQLite manifest and release", "kelpie"),
         ("Migration day: tidewatch moves from Postgres 15 to 17", "Postgres migration"),
         ("Gauge TG-04 in Tangholm was offline from 2 to 4 October", "Gauge TG-04"),
@@ -106,6 +106,10 @@ def test_sentences_can_not(title: str) -> None:
         ("Fix the receipt scanner", "Receipt scanner"),
         ("Add dark mode to the settings page", "Dark mode"),
         ("Deployment to fly", "Deployment to fly"),
+        ("Order cutoff for next-day bread", "Order cutoff"),
+        ("Pedidos duplicados en la web de la panadería", "Pedidos duplicados"),
+        ("Copia de seguridad de la tienda", "Copia de seguridad"),
+        ("注文締切の変更", "注文締切"),
     ],
 )
 def test_a_session_is_about_the_first_thing_that_its_title_names(title: str, subject: str) -> None:
@@ -117,6 +121,20 @@ def test_a_session_is_about_the_first_thing_that_its_title_names(title: str, sub
 @pytest.mark.parametrize("title", ["", "Hello", "please look at this", "12 34", "???", "and then we did it again"])
 def test_a_title_that_names_nothing_gives_no_subject(title: str) -> None:
     assert subject_of(title, "") is None
+
+
+@pytest.mark.parametrize(
+    ("title", "names", "subject"),
+    [
+        ("kelpie 0.10.0: SQLite manifest and release", (), "kelpie 0.10.0"),
+        ("Haruka reports from her Mac that kelpie uploads notes.md again", ("notes.md", "NFC"), "kelpie NFC"),
+        ("Haruka reports from her Mac that kelpie uploads notes.md again", (), None),
+        ("kelpie push: resets", ("MTU",), "kelpie push"),
+    ],
+)
+def test_all_of_a_project_is_no_subject(title: str, names: tuple[str, ...], subject: str | None) -> None:
+    found = subject_of(title, "", ["kelpie"], names)
+    assert (found[0] if found else None) == (subject and tidy_title(subject))
 
 
 def test_the_directory_only_breaks_a_tie() -> None:

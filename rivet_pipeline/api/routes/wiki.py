@@ -15,6 +15,7 @@ from rivet_pipeline.api.dependencies import FromApp, Resources, json_only
 from rivet_pipeline.api.models import NoQuery
 from rivet_pipeline.api.problems import NOT_FOUND
 from rivet_pipeline.api.wiki_models import (
+    VERDICTS,
     CountsAnswer,
     DecideBody,
     DecidedAnswer,
@@ -86,7 +87,7 @@ def wiki_gaps(query: Annotated[LimitQuery, Query()], resources: FromApp) -> Gaps
 
 @router.get("/_counts", summary="How much the wiki holds")
 def wiki_counts(_: Nothing, resources: FromApp) -> CountsAnswer:
-    """Counts pages, sentences, patches by status and leaf summaries by what came of them."""
+    """Counts pages, sentences, patches by state and leaf summaries by what came of them."""
     with resources.connection() as connection:
         return counts_answer(read_counts(connection))
 
@@ -97,7 +98,7 @@ def wiki_patches(query: Annotated[PatchesQuery, Query()], resources: FromApp) ->
     with resources.connection() as connection:
         patches, following = list_patches(
             connection,
-            statuses=[query.status or "proposed"],
+            statuses=[query.state or "proposed"],
             slug=query.slug,
             leaf_id=query.leaf,
             limit=query.limit,
@@ -110,7 +111,7 @@ def wiki_patches(query: Annotated[PatchesQuery, Query()], resources: FromApp) ->
 def wiki_decide(body: DecideBody, resources: FromApp) -> DecidedAnswer:
     """Decides on patches, each by itself; what was so decided already is no error."""
     with resources.connection() as connection:
-        return decided_answer(decide(connection, body.ids, body.verdict, by=body.by))
+        return decided_answer(decide(connection, body.ids, VERDICTS[body.state], by=body.decided_by))
 
 
 @router.post(
@@ -124,7 +125,7 @@ def wiki_revert(
 ) -> DecidedAnswer:
     """Takes one patch back; those that came after it stay."""
     with resources.connection() as connection:
-        return decided_answer([revert(connection, patch, by=body.by)])
+        return decided_answer([revert(connection, patch, by=body.decided_by)])
 
 
 @router.get("/{slug}", summary="A page", responses=NOT_FOUND)

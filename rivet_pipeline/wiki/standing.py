@@ -1,0 +1,173 @@
+"""Tells whether a sentence can stand on a page by itself. Pure; better no than a scrap.
+
+A reader of a page does not see what was said before. So a sentence has to be whole, must not point to another one, to
+the day on which it was said or to whoever said it, and must not be a guess, an order or a complaint of the moment.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from rivet_pipeline.summaries.grounding import telling_words
+from rivet_pipeline.summaries.sentences import split_prose
+from rivet_pipeline.wiki.contradictions import names_a_day
+from rivet_pipeline.wiki.types import LONGEST_CLAIM
+from rivet_pipeline.wiki.wordings import (
+    ADDRESSES,
+    AGENDA,
+    BACKWARD,
+    COMPLAINS,
+    COMPLAINS_CJK,
+    CONCEDES,
+    ELSEWHERE,
+    GUESS,
+    GUESS_CJK,
+    LOGS,
+    ORDERS,
+    POLICY,
+    PRONOUN,
+    REFUTES,
+    RELATIVE,
+    RELATIVE_CJK,
+    RESULT,
+    SELF,
+)
+
+Voice = Literal["user", "assistant", "system"]
+
+#: Characters and telling words that a sentence has at least.
+_SHORTEST, _SHORTEST_CJK = 16, 8
+_TELLING = 2
+
+#: Words of the last item of a list that is whole.
+_LAST_ITEM = 5
+
+_FIGURE = re.compile(r"\d[\d.,:]*")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_WHOLE = re.compile(r"[.!\u3002\uff01][\"'\u201d\u2019\u00bb)*`]*\Z")
+_CUT = re.compile(
+    r"(?:[:,;\u2026\u2013\u2014-]|\.\.\.|\[\u2026\])\s*\Z|\b(?:and|or|the|a|of|to|with|und|der|die|y|de|el|la)\Z", re.I
+)
+_END_PRONOUN = re.compile(r"(?<!\w)(?:it|them|that|this|so|too|there)[.!]?\Z", re.IGNORECASE)
+_CLOCK = re.compile(r"(?<![\d:])\d{1,2}:\d\d(?![\d:])")
+_HAPPENED = re.compile(r"(?<!\w)(?:ran|went|came|fell|fired|began|started|dates|resolved)(?!\w)", re.IGNORECASE)
+_QUESTION = re.compile(r"[?\uff1f][\"'\u201d\u00bb)]*\Z|\A\u00bf")
+_PAIRS = (("(", ")"), ("[", "]"), ("\u00bb", "\u00ab"), ("\u201c", "\u201d"))
+#: The first piece of a sentence that was read together with what follows it.
+_SCRAP = re.compile(r"\A(?P<scrap>[^.!?:\u3002]{1,24}[.!?\u3002]+|\S{1,12}:)\s+(?=\S)")
+_LABEL = re.compile(r"\A(?:reasons?|proposal|recommendation|fix|grund|vorschlag|motivos?|propuesta):\Z", re.IGNORECASE)
+#: What is said before the point, up to a colon.
+_INTRODUCTION = re.compile(r"\A(?P<before>[^:;`\"]{4,80}):\s+(?P<point>[^\s].{14,})\Z")
+_OPENING = re.compile(
+    r"\A(?:(?:ok(?:ay)?|good|very good|nice|right|perfect|exactly|great|fine|yes|super|done|indeed|thanks?|got it"
+    r"|hm+|ah"
+    r"|morning|vale|bien|sí|perfecto|gut|schön|ja|note|for the record)\s*[.!,:]\s+|(?:then|and|but|so|now|also"
+    r"|dann|also"
+    r"|und|y|pero|entonces)\s+(?=[a-zäöüßáéíóúñ]))+(?=[\w`\"\u00bb\u00bf])",
+    re.IGNORECASE,
+)
+
+
+def points_of(text: str) -> list[str]:
+    """The sentences of what was said in one breath, without scraps before them ("Nice. Fix both. Names: ...")."""
+    points = []
+    for sentence in split_prose(text.strip()):
+        point = " ".join(sentence.split()).strip()
+        while (scrap := _SCRAP.match(point)) is not None and not _weighs(scrap["scrap"]):
+            point = point[scrap.end() :]
+        point = _OPENING.sub("", point)
+        if point:
+            points.append(point[0].upper() + point[1:] if point[0].isascii() else point)
+    return points
+
+
+def _weighs(scrap: str) -> bool:
+    """Whether a short piece says something that belongs to what follows: a label such as `Decision:`."""
+    return scrap.endswith(":") and (RESULT.match(f"{scrap} x") is not None or _LABEL.match(scrap) is not None)
+
+
+def without_introduction(text: str) -> str:
+    """The point of a sentence whose words before the colon speak of the session alone."""
+    match = _INTRODUCTION.match(text)
+    if match is None or RESULT.match(text):
+        return text
+    before = match["before"]
+    if not (SELF.search(before) or ADDRESSES.search(before) or RELATIVE.search(before) or AGENDA.match(before)):
+        return text
+    point = match["point"]
+    return point[0].upper() + point[1:]
+
+
+def weight_of_words(text: str) -> int:
+    """How many words and figures of a sentence tell something."""
+    return len(telling_words(text) | set(_FIGURE.findall(text)))
+
+
+def is_question(text: str) -> bool:
+    """Whether a sentence asks."""
+    return _QUESTION.search(text) is not None
+
+
+def is_guess(text: str) -> bool:
+    """Whether a sentence says that it may be wrong."""
+    return GUESS.search(text) is not None or GUESS_CJK.search(text) is not None
+
+
+def is_whole(text: str) -> bool:
+    """Whether nothing is cut off: an end, pairs of signs, enough words."""
+    shortest = _SHORTEST_CJK if _CJK.search(text) else _SHORTEST
+    if not shortest <= len(text) <= LONGEST_CLAIM or is_question(text) or _CUT.search(text):
+        return False
+    if (
+        text.count("`") % 2
+        or text.count('"') % 2
+        or any(text.count(left) != text.count(right) for left, right in _PAIRS)
+    ):
+        return False
+    return ";" not in text or _WHOLE.search(text) is not None or _ends_well(text)
+
+
+def _ends_well(text: str) -> bool:
+    """Whether a list that has no sign at its end has an introduction and a last item that is a sentence."""
+    return ":" in text.split(";", 1)[0] and len(text.rsplit(";", 1)[1].split()) >= _LAST_ITEM
+
+
+def points_elsewhere(text: str) -> bool:
+    """Whether a sentence needs another one, or the day on which it was said."""
+    patterns = (BACKWARD, ELSEWHERE, PRONOUN, AGENDA, _END_PRONOUN)
+    if any(pattern.search(text) for pattern in patterns):
+        return True
+    happened = _CLOCK.search(text) is not None and _HAPPENED.search(text) is not None
+    dated = happened or RELATIVE.search(text) is not None or RELATIVE_CJK.search(text) is not None
+    return dated and not names_a_day(text)
+
+
+def stands_alone(text: str, voice: str, *, proposal: bool = False) -> bool:
+    """Whether a reader who sees nothing else understands the sentence, and may take it for true.
+
+    Args:
+        text: The sentence.
+        voice: Who says it: user, assistant or system.
+        proposal: Somebody has agreed to it, so that it may speak of what "I would" do.
+    """
+    if not is_whole(text) or points_elsewhere(text) or weight_of_words(text) < _TELLING:
+        return False
+    if REFUTES.search(text) or CONCEDES.search(text):
+        return False
+    if proposal:
+        return True
+    if (
+        is_guess(text)
+        or LOGS.match(text)
+        or any(map(ORDERS.match, text.split("; ")[1:]))
+        or (ORDERS.match(text) and not POLICY.match(text))
+    ):
+        return False
+    if voice == "user":
+        return (
+            POLICY.match(text) is not None
+            or not (COMPLAINS.search(text) or COMPLAINS_CJK.search(text))
+            or names_a_day(text)
+        )
+    return not (SELF.search(text) or ADDRESSES.search(text))

@@ -1,0 +1,220 @@
+"""The wordings by which the miner without a model tells what a sentence does: word lists only, no logic.
+
+English first; German, Spanish and Japanese as far as people write decisions, wishes and corrections in them.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+def _words(*wordings: str, start: str = r"(?<!\w)", end: str = r"(?!\w)") -> re.Pattern[str]:
+    joined = "|".join(wordings).replace("'", "['\u2019]")
+    return re.compile(f"{start}(?:{joined}){end}", re.IGNORECASE)
+
+
+#: Decides, and does not only give a reason.
+DECIDES = re.compile(
+    r"(?<!\w)(?:decision(?:[,:]| of \d)|(?:decision|choice)\b[^.;]{0,40}\b(?:reversed|stands)|decided(?! on \d)|agreed"
+    r"|settled on|opted for|in favou?r of|let['\u2019]s (?:go with|use|keep|do)|going with|(?:we|i)(?:['\u2019]ll"
+    r"| will)?"
+    r"(?: chose| choose| drop| put| take| keep| use| stay with| go with)"
+    r"|only [^.;,]{2,40} then"
+    # German.
+    r"|entschieden|entscheidung|beschlossen|wir (?:nehmen|bleiben bei|behalten|verwenden|setzen auf|streichen)"
+    # Spanish.
+    r"|decisi[óo]n(?:[,:]| del? \d)|decidimos|decidido|hemos decidido|acordado|acordamos|quedamos en"
+    r"|(?:nos )?quedamos con"
+    r"|usaremos|vamos a usar|elegimos|(?:quitamos|eliminamos|retiramos|descartamos|abandonamos|dejamos de usar))(?!\w)"
+    # Japanese.
+    r"|決定|決めました|決めた|ことにし|採用し|にします|をやめ|を廃止",
+    re.IGNORECASE,
+)
+
+#: What somebody wants everywhere and always.
+STANDING = re.compile(
+    r"(?<!\w)(?:always(?! (?:another|the same|a)\b)|from now on|general rule|house rules?|in future|every time"
+    r"|by principle|remember for next time|i (?:prefer|hate)|don['\u2019]t ever|no new dependency|units only"
+    r"|immer|grundsätzlich|ab jetzt|niemals"
+    r"|siempre|nunca|a partir de ahora|de ahora en adelante|por norma)(?!\w)"
+    r"|今後は|常に|必ず",
+    re.IGNORECASE,
+)
+#: Tells of something that comes again and again, and wants nothing.
+REPEATS = re.compile(r"\balways (?:another|the same|a)\b", re.IGNORECASE)
+#: Names rules; what follows it in the same breath is one of them.
+RULES = re.compile(r"\b(?:house|general|ground|standing) rules\b|\bhausregeln\b|\breglas de la casa\b", re.IGNORECASE)
+
+#: How somebody wants this one thing.
+WANTS = _words(
+    r"never|prefer(?:s|red)?|i (?:like|want|need)|wants?|must(?: not)?|by default|please (?:use|keep|make|don't)",
+    r"brauche ich|ich (?:will|brauche|möchte)|will (?:den|die|das)|nur|nie",
+    r"quiero|quiere|necesito|prefiero|debe(?:n)?|no debe(?:n)?",
+)
+#: A setting or a policy in the form of an order: it holds after it was carried out.
+POLICY = re.compile(
+    r"\A(?:set|keep|use|store|refuse|never|always|only|no)\b(?=.*(?:\d|,| not | never | only | no ))", re.I
+)
+
+#: Says why something went wrong.
+CAUSE = re.compile(
+    r"(?<!\w)(?:the (?:root )?cause|causes?(?= in | were |:| )|came from|comes from|caused by|because|the reason|due to"
+    r"|explains? why|ursache|lag an|weil|la causa|por culpa de|se debía a|debido a|porque)(?!\w)|原因",
+    re.IGNORECASE,
+)
+#: A sentence that its writer has given as a result.
+RESULT = re.compile(
+    r"\A(?:decision|decided|decisión|decidido|entscheidung|決定|(?:general |house )?rule|conclusion|lesson|causes"
+    r"|summary)\b"
+    r"[^:.;]{0,40}:\s*\S",
+    re.IGNORECASE,
+)
+
+#: Says how things stand, beside the English signals of `summaries/signals.py`.
+STATES = re.compile(
+    r"(?<!\w)(?:heißt|liegt|steht|läuft|gilt|braucht|ist|sind|usa|usan|escucha|corre|está|están|queda|guarda|vive|cierra"
+    r"|is|are|was|were|has|have|takes?|holds?|keeps?|gets?|becomes?|stays?|runs?|wants?|gives?|needs?|goes|shows?|names?"
+    r"|retries|warned|prints?|polls?|stops?|closes?|opens?|accepts?|refuses?|writes?|reads?|lies|sits|resolved|lives?)(?!\w)"
+    r"|です|ます|いる|ある|した",
+    re.IGNORECASE,
+)
+
+#: A guess: it may be wrong, and says so.
+GUESS = _words(
+    r"most likely|likely|probably|presumably|maybe|perhaps|might|could be|i (?:guess|think|assume|suspect|suppose"
+    r"|believe|take (?:it|them|this|that) (?:for|to))|looks like|sounds like|seems?|apparently|my guess"
+    r"|if i (?:am|'m) right",
+    r"vermutlich|wahrscheinlich|vielleicht|könnte|ich (?:glaube|denke|vermute)",
+    r"probablemente|seguramente|quizás?|tal vez|a lo mejor|creo que|supongo|parece|podría",
+)
+GUESS_CJK = re.compile(r"たぶん|おそらく|かもしれ|と思います|でしょう")
+
+#: Reports what was just done, which is no state of anything.
+LOGS = re.compile(
+    r"\A(?:\S+ ){1,4}(?:is|are) (?:now )?(?:made|written|done|created|installed|merged|green|there|pushed|tagged"
+    r"|up)(?!\w)",
+    re.IGNORECASE,
+)
+
+#: Speaks of what is going to be rather than of what was found.
+PLANS = _words(r"becomes?|gets?|will|moves? to|goes to|turns into|wird|werden|bekommt|será|pasa a|tendrá")
+
+#: Proposes something that is not decided yet.
+PROPOSES = _words(
+    r"i(?:'d| would| will|'ll)? (?:rather )?(?:propose|suggest|recommend|take|use|put|move|make|keep|refuse|leave"
+    r"|raise|set"
+    r"|go with|not|choose)|proposal:|recommendation:|fix:|i (?:propose|suggest|recommend)",
+    r"ich (?:schlage|würde|empfehle)|vorschlag:|propongo|sugiero|recomiendo|(?:yo )?(?:usaría|pondría|dejaría)"
+    r"|propuesta:",
+    end="",
+)
+PROPOSES_CJK = re.compile(r"提案|おすすめ|がいいと思")
+
+#: A first sentence that takes a proposal up, and one that does so with a reservation or not at all.
+ACCEPTS = _words(
+    r"yes|agreed|ok|okay|good|fine|perfect|exactly|go|go ahead|right|do (?:it|that|so)|sounds good|lovely|nice",
+    r"ja|einverstanden|gut|passt|genau|mach das|sí|si|vale|de acuerdo|adelante|perfecto|claro|bien|hazlo",
+)
+ACCEPTS_CJK = re.compile(r"\A(?:はい|了解|お願い|それで|いいですね)")
+RESERVES = _words(
+    r"but|not|no|except|unless|although|however|wait|later|first|aber|nicht|kein|erst|pero|no|todavía|salvo|antes",
+    r"\?",
+)
+
+#: Says that what was said right before is wrong.
+REFUTES = re.compile(
+    r"\A(?:no|nope|wrong|stop|wait|nein|falsch|incorrecto|para|not true|that(?:['\u2019]s| is) (?:wrong|not)"
+    r"|think again)"
+    r"\s*[.!,:;]|can['\u2019]t be (?:it|that|right|the)|\A\w+\?!|\Aeso no|\A(?:no|eso) es (?:así|falso|cierto)|\A違"
+    r"|\Aいいえ|\Aいや",
+    re.IGNORECASE,
+)
+#: Takes back what the same voice has said before.
+CONCEDES = re.compile(
+    r"\A(?:you(?:['\u2019]re| are) right|my (?:apologies|mistake|bad)|i was (?:wrong|too quick|mistaken)|sorry|but wait"
+    r"|correction\b|i stand corrected|du hast recht|sie haben recht|mein fehler|tienes raz[óo]n|me equivoqu[ée]"
+    r"|perd[óo]n"
+    r"|then it does not explain)|\bi was too quick\b|\A(?:すみません|失礼|訂正|おっしゃる通り)",
+    re.IGNORECASE,
+)
+
+#: A time that only tells something on the day on which it was said.
+RELATIVE = _words(
+    r"today|yesterday|tomorrow|tonight|last night|(?:this|next) (?:morning|afternoon|evening|week|month|time|step)",
+    r"right now|at the moment|meanwhile|in \w+ minutes|(?:since|on|until|by) (?:the [\w ]{1,30} on )?(?:mon|tues"
+    r"|wednes|thurs"
+    r"|fri|satur|sun)day|since yesterday|not yet|as yet|(?:is|are) still|so far|earlier today|just now|next",
+    r"heute|gestern|vorgestern|morgen (?:um|früh|abend)|kommt morgen|gerade|hoy|ayer|mañana|anoche|ahora mismo"
+    r"|esta (?:mañana|tarde|noche|semana)|todavía|de momento|el (?:lunes|martes|miércoles|jueves|viernes)",
+)
+RELATIVE_CJK = re.compile(r"今日|昨日|明日|今朝|今夜|先週|来週|さっき")
+
+#: Complains of the moment: what is wrong now is mended later.
+COMPLAINS = _words(
+    r"(?:is|are|was|were) (?:too |so |very |always )?(?:degraded|slow|broken|red|down|dead|empty|missing|offline"
+    r"|failing|wrong|late"
+    r"|cold|gone|blank)",
+    r"dies|died|crashes|crashed|hangs|hung|fails|failed|breaks|broke|doesn't|does not|didn't|did not|won't|jumps"
+    r"|uploads"
+    r"|takes (?:nearly |about |over )?(?:\w+ )?(?:seconds?|minutes?|hours?)|was not amused|stopped",
+    r"no (?:funciona|arranca|llega|imprime|sale)|falla|está (?:roto|caído)|se (?:cuelga|cae)|geht nicht|kaputt"
+    r"|hängt|fehlt",
+)
+
+COMPLAINS_CJK = re.compile(r"すぎ|動かな|壊れ|落ち|失敗|エラー|できない|困っ|遅い|言われ")
+
+#: Points to a sentence before it, without which it says little.
+BACKWARD = re.compile(
+    r"\A(?:it|this|that|they|them|these|those|then|which|he|she|his|her|their|its|there|here|so|also|too|instead"
+    r"|otherwise|both|neither|either|one|ones|another|such|first|second|third|none|some|now|next|same|because"
+    r"|nothing|everything|all|not|done|fixed|written|ready|expected|better|found|merged|pushed"
+    r"|applied|deployed|reasons?|since|i know|you know|and|or|but|hence|thus|left|still|until|if|when|while"
+    r"|(?:after|before) (?:the|that|this)|the (?:day|question|mystery)|we have"
+    r"|das|dies|diese|dieser|er|sie|es|dann|dort|hier|beide|also|danke|verstanden|ergänzt"
+    r"|eso|esto|esta|este|ese|esa|ellos|ellas|él|ella|entonces|así|además|también|hecho|listo|porque|ambos|luego"
+    r"|(?:yes|no|ok|okay|right|ja|nein|sí|si|vale)(?=\s*[,.!:;])"
+    r"|the (?:other|others|same|latter|former|first|second|third|rest|old one|new one)"
+    r"|the (?:difference|reason|cause|problem|result|plan|question|answer|point|fix|test|check|figures?|sums?"
+    r"|trick|catch"
+    r"|rest|idea) (?:is|are|was|were))(?!\w)|\A(?:それ|これ|そう|その|この|あれ|では|じゃあ|ただ|でも)",
+    re.IGNORECASE,
+)
+#: Refers to what stands elsewhere, wherever in the sentence.
+ELSEWHERE = _words(
+    r"the (?:old|new|other|first|second|latter|former) ones?|that one|this one|those two|as (?:said|expected"
+    r"|above|before"
+    r"|discussed|suggested|you know)|(?:see|the) (?:above|below|following)|there,? too|to that|of that|like that"
+    r"|for that",
+    r"the thing|which thing|that's|(?:nein|no), (?:halt|wait|espera)",
+)
+#: A pronoun that stands where the subject or the object of a sentence should.
+PRONOUN = re.compile(
+    r"\A\W*(?:[\w'\u2019`-]+\W+){0,3}?(?:it|them|they|these|those|he|she|him|this(?!\s+\w)|that(?=[.,;!]|\Z)"
+    r"|eso|esto|ello|los dos|las dos|beides)(?!\w)",
+    re.IGNORECASE,
+)
+
+#: Orders to whoever works on it: tasks, which are done or not by the time that somebody reads them.
+ORDERS = re.compile(
+    r"\A(?:please |and |now |also |so |bitte |por favor,? )*(?:add|answer|apply|ask|assume|begin|bind|build|call|cancel"
+    r"|change|check|choose|clean|commit|continue|convert|create|delete|deploy|do|document|explain|fetch|find|fix|get|give"
+    r"|go|help|implement|install|just|keep going|leave|let|list|load|look|make|measure|merge|move|note|open|plan|print"
+    r"|propose|publish|push|put|read|rehearse|release|remind|remove|rename|replace|report|revert|review|run|say|see|send"
+    r"|show|start|stop|summari[sz]e|switch|take|talk|tell|test|think|time|try|turn|undo|update|wait|write"
+    r"|mach|schreib|prüf|zeig|schau|lauf|setz|mira|haz|pon|busca|revisa|arregla|cambia|añade|escribe|prueba|dime|explica"
+    r"|manda|comprueba|sube|borra|quita|crea)(?!\w)",
+    re.IGNORECASE,
+)
+
+#: Whoever speaks of what he himself does or thinks keeps a diary, and states nothing.
+SELF = re.compile(r"(?<![\w/])(?:I|I['\u2019](?:ll|d|ve|m)|[Ii]ch|[Yy]o)(?![\w/])|(?<!\w)me (?:equivoqué|parece)|私")
+ADDRESSES = re.compile(r"(?<!\w)(?:you|du|dir|dich|usted|tú|te)(?!\w)", re.IGNORECASE)
+
+#: An agenda of the session, no statement.
+AGENDA = re.compile(
+    r"\A(?:(?:first|second|two|three|several|a few) (?:day|things?|questions?|options?|ways|findings)|time for"
+    r"|we (?:need|should|could)|what|which"
+    r"|how|why|who|where|when|was|wie|warum|qué|cómo|por qué|cuál)(?!\w)|\bwe wanted to\b|\bcontents:|\bare open\b"
+    r"|\bis open\b|\btask of\b|\b(?:three|two|four) options\b",
+    re.IGNORECASE,
+)

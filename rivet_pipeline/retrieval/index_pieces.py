@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from psycopg.types.json import Jsonb
@@ -150,6 +151,8 @@ def _alive(seqs: dict[int, Array]) -> dict[int, Array]:
 def newest(seqs: list[Array]) -> Array:
     """Of the rows of several pieces, oldest first and one after the other, which ones stand in no newer piece."""
     every = np.concatenate(seqs or [np.empty(0, dtype=np.int64)])
+    if _are_apart(seqs):
+        return np.ones(len(every), dtype=bool)
     order = np.argsort(every, kind="stable")
     ordered = every[order]
     last = np.ones(len(every), dtype=bool)
@@ -157,6 +160,13 @@ def newest(seqs: list[Array]) -> Array:
     alive = np.zeros(len(every), dtype=bool)
     alive[order[last]] = True
     return alive
+
+
+def _are_apart(seqs: list[Array]) -> bool:
+    """Whether no row stands twice, told without sorting: each piece ascends, and none reaches into another."""
+    held = sorted((each for each in seqs if len(each)), key=lambda each: int(each[0]))
+    ends = all(int(first[-1]) < int(second[0]) for first, second in pairwise(held))
+    return ends and all(bool((each[1:] > each[:-1]).all()) for each in held)
 
 
 def _joined_postings(connection: Connection, ordinals: dict[int, Array]) -> Iterator[tuple[Array, Array, Array, Array]]:

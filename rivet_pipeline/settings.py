@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 #: The fields of a chat request that no configuration may replace: what is asked of whom, how long the answer may be
 #: (the context is divided by it), and that it comes in one piece.
-_REQUEST_FIELDS = frozenset({"model", "messages", "max_tokens", "stream"})
+_REQUEST_FIELDS = frozenset({"model", "messages", "max_tokens", "max_completion_tokens", "n_predict", "stream"})
 
 _WRITE_AN_OBJECT = 'write an object such as {"repeat_penalty": 1.2}'
 
@@ -269,7 +269,8 @@ class Settings(BaseSettings):
         repr=False,
         validation_alias="RIVETOS_COMPACTOR_EXTRA_BODY",
         description="A JSON object whose fields go into each request to the chat server and replace the ones of the "
-        'same name: `{"temperature": 0.6, "repeat_penalty": 1.2}`. Not `model`, `messages`, `max_tokens` or `stream`. '
+        'same name: `{"temperature": 0.6, "repeat_penalty": 1.2}`. Not `model`, `messages`, `stream` or the length of '
+        "the answer (`max_tokens` and its kin). "
         "Fallbacks at another address are not sent it.",
     )
     compactor_token_command: SecretStr | None = Field(

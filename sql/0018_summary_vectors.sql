@@ -21,6 +21,5 @@ BEGIN
 END
 $$;
 
--- Models whose graph is away, because very many vectors are being written, get both at the end of that.
-SELECT ros_index_embedding_model(id) FROM ros_embedding_models
-WHERE to_regclass(format('ros_embeddings_hnsw_%s', id)) IS NOT NULL;
+-- Nothing is built here: an upgrade would wait for minutes, and so would every writer of vectors. The next pass of the
+-- embedding builds what is missing; until then summaries are found in the common graph.

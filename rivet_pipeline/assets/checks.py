@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from rivet_pipeline.assets.markdown import table
+from rivet_pipeline.assets.markdown import code, table
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.db.quality import (
@@ -70,7 +70,10 @@ _LIVE: Mapping[str, tuple[str, Callable[[Connection, str], Finding]]] = {
 
 def _result(finding: Finding, key: dg.AssetCheckKey, severity: dg.AssetCheckSeverity) -> dg.AssetCheckResult:
     header = list(finding.examples[0]) if finding.examples else []
-    rows: Sequence[Sequence[object]] = [list(example.values()) for example in finding.examples]
+    rows: Sequence[Sequence[object]] = [
+        [code(value, 200) if isinstance(value, str) else value for value in example.values()]
+        for example in finding.examples
+    ]
     return dg.AssetCheckResult(
         passed=finding.at_fault == 0,
         asset_key=key.asset_key,

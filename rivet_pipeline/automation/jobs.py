@@ -6,7 +6,7 @@ See https://docs.dagster.io/guides/build/jobs/asset-jobs
 import dagster as dg
 from pydantic import Field
 
-from rivet_pipeline.assets.markdown import table
+from rivet_pipeline.assets.markdown import code, table
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.automation.plan import JOB_STAGES
 from rivet_pipeline.db.event_log import trim_event_log
@@ -155,7 +155,7 @@ def retry_failed_items(context: dg.OpExecutionContext, config: RetryFailed, stor
     """Makes the matching rows of the failure ledger due; the output counts them."""
     with connect(store.url, application_name="rivet-run") as connection:
         failures = make_due(connection, stage=config.task, error=config.error, dry_run=config.dry_run)
-    rows = [(one.stage, one.item, one.cause, one.attempts, " ".join(one.error.split())[:200]) for one in failures]
+    rows = [(one.stage, code(one.item), one.cause, one.attempts, code(one.error, 200)) for one in failures]
     return dg.Output(
         len(failures),
         metadata={

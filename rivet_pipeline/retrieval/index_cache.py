@@ -304,15 +304,16 @@ class IndexCache:
             self._conversations.move_to_end(name)
             while len(self._conversations) > _DATABASES:
                 self._conversations.popitem(last=False)
-            missing = [number for number in numbers if number not in known]
+            found = {number: known[number] for number in numbers if number in known}
+        missing = [number for number in numbers if number not in found]
         if missing:
             read = _read_conversations(connection, missing)
+            found |= read
             with self._lock:
                 if len(known) > _MOST_CONVERSATIONS:
                     known.clear()
                 known |= read
-            return [read.get(number) or known.get(number) for number in numbers]
-        return [known.get(number) for number in numbers]
+        return [found.get(number) for number in numbers]
 
 
 #: The one of this process.

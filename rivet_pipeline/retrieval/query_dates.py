@@ -29,7 +29,10 @@ _SPELLINGS = tuple(
         (rf"\b{_DAY}(?:\s+of)?\s+{_MONTH}(?:,?\s+{_YEAR})?", re.IGNORECASE),
         (rf"\b{_MONTH}\s+{_DAY}(?:,?\s+{_YEAR})?", re.IGNORECASE),
         (rf"\b{_MONTH}(?:,|\s+of)?\s+{_YEAR}", re.IGNORECASE),
-        (rf"\b(?i:in|of|during|since|by|early|late|mid|last|(?P<also>and|or))[\s-]+(?=[A-Z])(?i:{_MONTH})", 0),
+        (
+            rf"\b(?i:in|of|during|since|by|early|late|mid|last|between|from|(?P<also>and|or|to|until))[\s-]+(?=[A-Z])(?i:{_MONTH})",
+            0,
+        ),
     )
 )
 #: Words too, when they are written small and no year says otherwise.
@@ -39,6 +42,9 @@ _SPAN = re.compile(r"\b(?:between|from)\b", re.IGNORECASE)
 
 #: Days are those of UTC here and somebody's own in the query; what was said a day aside may be of the same day.
 _ASIDE = timedelta(days=1)
+
+#: Leap years are four years apart, and eight around most turns of a century.
+_LEAP_YEARS_APART = 8
 
 #: How many dates of one query count.
 _MOST_DATES = 3
@@ -58,7 +64,8 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
     """The periods that a query names, a day wider on both sides than they are in UTC; none for most queries.
 
     A date without a year is that of a year named elsewhere in the query, else the last one that has begun by `now`.
-    Two dates behind `between` or `from` are one period. A date that does not exist is none.
+    Two dates behind `between` or `from` are one period. A date that does not exist is none, and neither is one to come,
+    at which nothing was said yet.
     """
     found: list[tuple[int, Period]] = []
     taken = [False] * len(query)
@@ -73,8 +80,8 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
                 found.append((match.start(), period))
     periods = [period for _, period in sorted(found, key=lambda one: one[0])][:_MOST_DATES]
     if len(periods) == 2 and periods[0].start < periods[1].start and _SPAN.search(query):
-        return (Period(periods[0].start, periods[1].end),)
-    return tuple(periods)
+        periods = [Period(periods[0].start, periods[1].end)]
+    return tuple(period for period in periods if period.start <= now)
 
 
 def _is_no_date(match: re.Match[str], is_further: bool) -> bool:
@@ -90,14 +97,23 @@ def _period(match: re.Match[str], now: datetime, year: int | None) -> Period | N
     day = int(parts["day"]) if parts.get("day") else None
     if parts.get("year"):
         year = int(parts["year"])
-    try:
-        start = datetime(now.year if year is None else year, month, day or 1, tzinfo=UTC)
-        if year is None and start > now:
-            start = start.replace(year=start.year - 1)
-    except ValueError:
+    start = _start(year, month, 1 if day is None else day, now)
+    if start is None:
         return None
-    end = start + timedelta(days=1) if day else (start + timedelta(days=31)).replace(day=1)
+    end = start + timedelta(days=1) if day is not None else (start + timedelta(days=31)).replace(day=1)
     return Period(start - _ASIDE, end + _ASIDE)
+
+
+def _start(year: int | None, month: int, day: int, now: datetime) -> datetime | None:
+    """The day in that year, without one in the last year that has it and has come to it; None when there is none."""
+    for one in range(now.year, now.year - _LEAP_YEARS_APART - 1, -1) if year is None else (year,):
+        try:
+            start = datetime(one, month, day, tzinfo=UTC)
+        except ValueError:
+            continue
+        if year is not None or start <= now:
+            return start
+    return None
 
 
 def shares_of_time(periods: Sequence[Period], at: NDArray[np.int64], fades_days: float) -> NDArray[np.float64]:

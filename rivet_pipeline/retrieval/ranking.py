@@ -210,7 +210,7 @@ def _weigh(
     known = (bm25 > 0) & ~np.isnan(covered)
     text = np.where(known, scoring.text_part(bm25=bm25, coverage=covered, profile=profile), bm25)
     near = [similarities.get(key, row.similarity or 0.0) for key, row in zip(named, rows, strict=True)]
-    semantic = np.clip(np.array(near, dtype=np.float64), 0.0, 1.0)
+    semantic = np.clip(np.nan_to_num(np.array(near, dtype=np.float64)), 0.0, 1.0)
     noise = np.array(
         [
             scoring.noise_factor(
@@ -308,6 +308,8 @@ def _lend(
     named = none
     if periods:
         named = shares_of_time(periods, np.array([row.at for row in candidates.rows]), profile.named_fades_days)
+    # When nothing was said at such a time, the query is one without a date.
+    is_dated = bool(named.any())
 
     def best(values: Floats) -> Floats:
         """By place, the highest of the conversation."""
@@ -324,12 +326,12 @@ def _lend(
         lent=lent,
         session=session,
         session_best=session_best,
-        named=named if periods else None,
+        named=named if is_dated else None,
         profile=profile,
     )
     standing = sum(scaled(best(values)) for values in (session, counts + lent, candidates.semantic)) + best(named)
     neighbours = scoring.lent(before=before, after=after, tree=none, profile=profile)
-    temporal = named if periods else candidates.temporal
+    temporal = named if is_dated else candidates.temporal
     return _Context(neighbours, tree, session, session_best, named, temporal, context, standing)
 
 

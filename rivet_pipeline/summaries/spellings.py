@@ -136,7 +136,13 @@ class Spellings:
         """A name of several words is held when each, without titles and initials, begins a word of the texts."""
         words = [word for word in re.findall(r"[^\W\d_]{2,}", identifier) if word.casefold() not in _TITLES]
         named = _CAPITAL_WORDS.fullmatch(identifier) is not None and bool(words)
-        return named and all(re.search(rf"(?<![^\W\d_]){word.casefold()}", self._flat) for word in words)
+        folded = [word.casefold() for word in words]
+        # A search for a substring is some hundred times as quick as one for the beginning of a word.
+        return (
+            named
+            and all(word in self._flat for word in folded)
+            and all(re.search(rf"(?<![^\W\d_]){word}", self._flat) for word in folded)
+        )
 
     def _as_figure(self, token: str) -> bool:
         figure = _figures(token)

@@ -190,6 +190,16 @@ def test_a_date_is_no_filter_and_leaves_the_filters_as_they_are(connection: Conn
     assert ids(find(connection, "ledger in August 2023", since=NOW - timedelta(days=7)).hits) == [new]
 
 
+def test_a_date_at_which_nothing_was_said_changes_no_score(connection: Connection) -> None:
+    # The row is older than the date: what was said before a time can not be of it.
+    add_message(connection, "the ledger of the harbour was closed", age_days=2_000)
+    fresh = add_message(connection, "the ledger of the harbour was opened", age_days=1)
+    hits = find(connection, "the ledger in August 2023", before=NOW - timedelta(days=1_500)).hits
+    assert [hit.parts.named for hit in hits] == [0]
+    assert hits[0].parts.temporal > 0
+    assert find(connection, "the ledger of 2199-12-24").hits[0].id == fresh
+
+
 def test_a_long_list_shows_further_conversations_and_a_short_one_is_its_beginning(connection: Connection) -> None:
     for _ in range(3):
         loud = add_conversation(connection)

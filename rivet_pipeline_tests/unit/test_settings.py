@@ -60,6 +60,7 @@ def test_a_bad_value_names_its_variable(monkeypatch: pytest.MonkeyPatch, variabl
         ('{"stream": true, "model": "s3cret", "top_k": 4}', "sets model, stream, which the pipeline decides"),
         ('{"messages": []}', "sets messages, which"),
         ('{"max_tokens": 5}', "sets max_tokens, which"),
+        ('{"max_completion_tokens": 5, "n_predict": 9}', "sets max_completion_tokens, n_predict, which"),
     ],
 )
 def test_a_bad_extra_body_says_what_is_wrong_and_not_what_it_holds(

@@ -29,7 +29,7 @@ SEARCH_CAP = 8_000
 
 def build_page(title: str, patches: Sequence[AppliedPatch]) -> Page:
     """The page that these patches make together."""
-    ordered = sorted(patches, key=lambda patch: (_moment(patch), str(patch.leaf_id)))
+    ordered = sorted(patches, key=_order)
     dropped = frozenset().union(*(patch.drops for patch in ordered)) if ordered else frozenset()
     claims = _claims(ordered, dropped)
     pairs = [(claim.key, older) for patch in ordered for claim in patch.claims for older in claim.replaces]
@@ -50,6 +50,13 @@ def build_page(title: str, patches: Sequence[AppliedPatch]) -> Page:
         history=tuple(former[:HISTORY_CAP]),
         archived=archived + max(0, len(former) - HISTORY_CAP),
     )
+
+
+def _order(patch: AppliedPatch) -> tuple[object, ...]:
+    """By moment and leaf, then by all that it says, so that a page depends on the set of its patches alone."""
+    said = [(one.as_of, one.section, one.text, one.weight, [str(key) for key in one.replaces]) for one in patch.claims]
+    drops = sorted(map(str, patch.drops))
+    return _moment(patch), str(patch.leaf_id), said, patch.aliases, patch.entities, patch.related, drops
 
 
 def _moment(patch: AppliedPatch) -> datetime:

@@ -67,18 +67,12 @@ patches = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(patches, max_size=8), st.randoms())
 def test_the_order_in_which_patches_came_is_nothing(applied: list[AppliedPatch], chance: object) -> None:
     shuffled = list(applied)
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
-    # Patches of one leaf and moment are told apart by what they say alone.
-    key = lambda one: (str(one.leaf_id), [claim.text for claim in one.claims])  # noqa: E731
-    one, other = build_page("Page", sorted(applied, key=key)), build_page("Page", sorted(shuffled, key=key))
-    assert one == other
-    assert {bullet.key for bullet in build_page("Page", shuffled).all_bullets} == {
-        bullet.key for bullet in one.all_bullets
-    }
+    assert build_page("Page", applied) == build_page("Page", shuffled)
 
 
 @settings(max_examples=40, deadline=None)

@@ -267,7 +267,7 @@ def test_two_workers_put_each_message_into_one_leaf(
         # Without the try-lock both workers do the same work, and the unique keys decide.
         from rivet_pipeline.summaries import compact
 
-        monkeypatch.setattr(compact, "_try_lock", lambda *_: _Always())
+        monkeypatch.setattr(compact, "try_lock", lambda *_: _Always())
     for number in range(3):
         talk(connection, 100, session=f"test:{number}", rest=IDLE)
     errors: list[BaseException] = []

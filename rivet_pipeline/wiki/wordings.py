@@ -125,7 +125,7 @@ RESERVES = _words(
 REFUTES = re.compile(
     r"\A(?:no|nope|wrong|stop|wait|nein|falsch|incorrecto|para|not true|that(?:['\u2019]s| is) (?:wrong|not)"
     r"|think again)"
-    r"\s*[.!,:;]|can['\u2019]t be (?:it|that|right|the)|\A\w+\?!|\Aeso no|\A(?:no|eso) es (?:así|falso|cierto)|\A違"
+    r"\s*[.!,:;]|can['\u2019]t be (?:it|that|right|the)|\A(?:no|what|nein|qué)\?!|\Aeso no|\A(?:no|eso) es (?:así|falso|cierto)|\A違"
     r"|\Aいいえ|\Aいや",
     re.IGNORECASE,
 )
@@ -187,9 +187,10 @@ ELSEWHERE = _words(
     r"|for that",
     r"the thing|which thing|that's|(?:nein|no), (?:halt|wait|espera)",
 )
-#: A pronoun that stands where the subject or the object of a sentence should.
+#: A pronoun that stands where the subject or the object of a sentence should. A word begins with a letter and ends
+#: before a sign that can not be part of one, so that there is one way only to tell words from signs.
 PRONOUN = re.compile(
-    r"\A\W*(?:[\w'\u2019`-]+\W+){0,3}?(?:it|them|they|these|those|he|she|him|this(?!\s+\w)|that(?=[.,;!]|\Z)"
+    r"\A\W*(?:\w[\w'\u2019`-]*[^\w'\u2019`-]\W*){0,3}?(?:it|them|they|these|those|he|she|him|this(?!\s+\w)|that(?=[.,;!]|\Z)"
     r"|eso|esto|ello|los dos|las dos|beides)(?!\w)",
     re.IGNORECASE,
 )

@@ -111,9 +111,16 @@ PROPOSES = _words(
 PROPOSES_CJK = re.compile(r"提案|おすすめ|がいいと思")
 
 #: A first sentence that takes a proposal up, and one that does so with a reservation or not at all.
-ACCEPTS = _words(
-    r"yes|agreed|ok|okay|good|fine|perfect|exactly|go|go ahead|right|do (?:it|that|so)|sounds good|lovely|nice",
-    r"ja|einverstanden|gut|passt|genau|mach das|sí|si|vale|de acuerdo|adelante|perfecto|claro|bien|hazlo",
+#: A word of consent begins the sentence and ends there, or goes on as consent does: "the right column" is none.
+ACCEPTS = re.compile(
+    r"\A(?:(?:please|then|so|well|oh|great|that|this|it)[, ]\s*)?"
+    r"(?:yes|yep|agreed|ok|okay|good|fine|perfect|exactly|go|go ahead|right|do (?:it|that|so|both)|sounds good|lovely"
+    r"|nice|ja|einverstanden|gut|passt|genau|mach das|sí|si|vale|de acuerdo|adelante|perfecto|claro|bien|hazlo)"
+    r"(?=\s*(?:[.,!:;\u2026\u2013\u2014\u3002]|\Z)|\s+(?:please|then|thanks|thank you|do (?:it|that|so|both)|go ahead"
+    r"|go on|go with (?:it|that)|with (?:me|it|that)|by me|for me|to me|as (?:proposed|suggested|you say)|i agree|agreed"
+    r"|(?:idea|plan|point|choice|proposal)(?=[.,!]|\Z)|so|bitte|mach das|por favor|hazlo)(?!\w))"
+    r"|(?<!\w)(?:is|are) (?:good|fine|ok|okay)[.!]?\Z",
+    re.IGNORECASE,
 )
 ACCEPTS_CJK = re.compile(r"\A(?:はい|了解|お願い|それで|いいですね)")
 RESERVES = _words(

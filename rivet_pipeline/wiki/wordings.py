@@ -117,8 +117,8 @@ ACCEPTS = re.compile(
     r"(?:yes|yep|agreed|ok|okay|good|fine|perfect|exactly|go|go ahead|right|do (?:it|that|so|both)|sounds good|lovely"
     r"|nice|ja|einverstanden|gut|passt|genau|mach das|sí|si|vale|de acuerdo|adelante|perfecto|claro|bien|hazlo)"
     r"(?=\s*(?:[.,!:;\u2026\u2013\u2014\u3002]|\Z)|\s+(?:please|then|thanks|thank you|do (?:it|that|so|both)|go ahead"
-    r"|go on|go with (?:it|that)|with (?:me|it|that)|by me|for me|to me|as (?:proposed|suggested|you say)|i agree|agreed"
-    r"|(?:idea|plan|point|choice|proposal)(?=[.,!]|\Z)|so|bitte|mach das|por favor|hazlo)(?!\w))"
+    r"|go on|go with (?:it|that)|with (?:me|it|that)|by me|for me|to me|as (?:proposed|suggested|you say)|i agree"
+    r"|agreed|(?:idea|plan|point|choice|proposal)(?=[.,!]|\Z)|so|bitte|mach das|por favor|hazlo)(?!\w))"
     r"|(?<!\w)(?:is|are) (?:good|fine|ok|okay)[.!]?\Z",
     re.IGNORECASE,
 )
@@ -132,8 +132,8 @@ RESERVES = _words(
 REFUTES = re.compile(
     r"\A(?:no|nope|wrong|stop|wait|nein|falsch|incorrecto|para|not true|that(?:['\u2019]s| is) (?:wrong|not)"
     r"|think again)"
-    r"\s*[.!,:;]|can['\u2019]t be (?:it|that|right|the)|\A(?:no|what|nein|qué)\?!|\Aeso no|\A(?:no|eso) es (?:así|falso|cierto)|\A違"
-    r"|\Aいいえ|\Aいや",
+    r"\s*[.!,:;]|can['\u2019]t be (?:it|that|right|the)|\A(?:no|what|nein|qué)\?!|\Aeso no"
+    r"|\A(?:no|eso) es (?:así|falso|cierto)|\A違|\Aいいえ|\Aいや",
     re.IGNORECASE,
 )
 #: Takes back what the same voice has said before.

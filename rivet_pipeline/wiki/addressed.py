@@ -20,7 +20,7 @@ _ADDRESSED = re.compile(
     r"(?:instructions?|prompts?|messages?|rules?|texts?|context|directions?)\b"
     r"|\b(?:ignore|disregard|forget|override)\s+(?:all\s+)?your\s+(?:instructions?|prompts?|rules?|guidelines)\b"
     r"|\b(?:ignoriere|vergiss)\b[^.!?\n]{0,30}\banweisung(?:en)?\b"
-    r"|\b(?:note|notice|message|instructions?|attention|dear)\b(?:\s+(?:to|for))?\s*[:,]?\s+(?:the\s+)?"
+    r"|\b(?:note|notice|message|instructions?|attention|dear)\b(?:\s+(?:to|for))?(?:\s*[:,])?\s+(?:the\s+)?"
     rf"(?:wiki |memory )?{_MACHINE}\s*[:,]"
     r"|\b(?:in|into|to)\s+your\s+(?:summary|output|patches|wiki)\b"
     r"|\bwhen\s+(?:you\s+)?(?:summari[sz]e|summari[sz]ing|mine|mining|tag|tagging)\s+(?:this|the)\s+"

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
 from uuid import UUID
 
-from rivet_pipeline.wiki.names import title_terms
-from rivet_pipeline.wiki.types import Bullet, Section
+from rivet_pipeline.wiki.names import fold, stem, title_terms
+from rivet_pipeline.wiki.types import LONGEST_CLAIM, Bullet, Section
 
 #: The sections in which a decision can be taken back.
 _DECIDED: frozenset[Section] = frozenset({"summary", "decisions"})
@@ -44,9 +46,11 @@ _TAKEN_BACK = re.compile(
 #: What a verb takes or drops: a name, or up to three words to the end of the phrase.
 _THING = (
     r"(?:the |our |all |die |den |das |el |la |los |las )?"
-    r"(?P<object>`[^`]+`|[A-Z][\w.+-]*(?:\s[A-Z][\w.+-]*)?(?=\W|\Z)|[\w.+-]+(?: [\w.+-]+){0,2}?(?=[,.;:!)]|\Z"
+    r"(?P<object>`[^`]+`|(?-i:[A-Z])[\w.+-]*(?:\s(?:(?-i:[A-Z])|v?\d)[\w.+-]*){0,2}(?=\W|\Z)"
+    r"|[\w.+-]+(?: [\w.+-]+){0,2}?(?=[,.;:!)]|\Z"
     r"| (?:from|for|in|on"
     r"|at|and|as|with|because|since|again|altogether|entirely|completely|de|del|por|para|y|porque|von|aus|für|und)\b))"
+    r"(?: (?:for|para|für) (?!(?:good|now|ever)\b)(?P<whose>[\w.+-]+(?: [\w.+-]+)?))?"
 )
 #: A verb that ends the use of what follows it.
 _ENDS = re.compile(
@@ -58,8 +62,8 @@ _ENDS = re.compile(
 )
 #: The end of something that stands before its verb.
 _GONE = re.compile(
-    r"(?P<object>[A-Z][\w.+-]*(?:\s[A-Z][\w.+-]*)?|`[^`]+`) (?:is|are) (?:gone|dropped|removed|retired|history)\b"
-    r"|(?P<object_cjk>[A-Za-z][\w.+-]*|[\u30a0-\u30ff\u4e00-\u9fff]{2,8})(?:の使用)?(?:を(?:やめ|廃止|外|撤去)|は使わな)"
+    r"(?P<object>(?<![\w.+-])[A-Z][\w.+-]{0,40}(?:\s(?:[A-Z]|v?\d)[\w.+-]{0,40})?|`[^`]{1,80}`) (?:is|are) (?:gone|dropped|removed|retired|history)\b"
+    r"|(?P<object_cjk>(?<![A-Za-z0-9.+-])[A-Za-z][A-Za-z0-9_.+-]{0,40}|[\u30a0-\u30ff\u4e00-\u9fff]{2,8})(?:の使用)?(?:を(?:やめ|廃止|外|撤去)|は使わな)"
 )
 #: A decision against something.
 _AGAINST = re.compile(
@@ -74,6 +78,14 @@ _DATES = re.compile(
     re.IGNORECASE,
 )
 _SPACE = re.compile(r"[^\w#]+", re.UNICODE)
+
+#: Words that name nothing by themselves: whoever wants "no rush" ends no rush, and "no data is lost" ends no data.
+_GENERIC = frozenset(
+    stem(fold(word))
+    for word in files(__package__).joinpath("generic_words.txt").read_text(encoding="utf-8").split()
+    + """data use usage line file files comment comments rush doubt worry worries need needs keep hold run set day days hour
+    minute second eile zweifel frage sorge änderung änderungen daten prisa preocupación datos uso""".split()  # noqa: SIM905
+)
 
 #: A sentence of fewer words than this says too little beside its figures.
 _LEAST_WORDS = 3
@@ -157,24 +169,49 @@ def _taken_back(claims: Mapping[UUID, tuple[Section, Bullet]]) -> list[tuple[UUI
         pairs += [
             (newer, older)
             for older, (_, earlier) in claims.items()
-            if ended and earlier.as_of < later.as_of and _rests_on(earlier.text, ended)
+            if ended and earlier.as_of < later.as_of and _rests_on(earlier.text, later.text, ended)
         ]
     return pairs
 
 
-def _ended(text: str) -> list[list[str]]:
-    """The things whose use a decision ends or forbids, each as its words."""
-    matches = [*_ENDS.finditer(text), *_GONE.finditer(text), *_AGAINST.finditer(text)]
-    found = [name.strip("`") for match in matches for name in match.groupdict().values() if name]
-    return [words for name in found if (words := title_terms(name))]
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A thing whose use ends: the roots of its words, and its figures. A figure alone has no words."""
+
+    words: frozenset[str]
+    figures: frozenset[str]
+
+    def within(self, other: _Ended) -> bool:
+        """Whether the other thing is this one, named as closely."""
+        return self.words <= other.words and self.figures <= other.figures
 
 
-def _rests_on(text: str, ended: list[list[str]]) -> bool:
+def _ended(text: str) -> list[_Ended]:
+    """The things whose use a decision ends or forbids. A word that names nothing by itself is none."""
+    text = text[:LONGEST_CLAIM]
+    found = []
+    for match in [*_ENDS.finditer(text), *_GONE.finditer(text), *_AGAINST.finditer(text)]:
+        name = " ".join(part.strip("`") for part in match.groupdict().values() if part)
+        words = _named(name)
+        figures = frozenset(_FIGURE.findall(name))
+        if words - _GENERIC or (figures and not words):
+            found.append(_Ended(frozenset(word[:_ROOT] for word in words), figures))
+    return found
+
+
+def _named(text: str) -> set[str]:
+    """The words of a text that carry it, without its figures."""
+    return {word for word in title_terms(text) if not word.isdigit()}
+
+
+def _rests_on(text: str, decision: str, ended: list[_Ended]) -> bool:
     """Whether a sentence speaks of one of the things, and does not itself say that it goes."""
-    said = {word[:_ROOT] for word in title_terms(text)}
+    said = _Ended(frozenset(word[:_ROOT] for word in _named(text)), frozenset(_FIGURE.findall(text)))
+    # Two things of the same figure are told apart by what else both sentences speak of.
+    related = not (_named(text) & _named(decision)) <= _GENERIC
     return any(
-        said.issuperset(word[:_ROOT] for word in words) and not any(set(words) <= set(other) for other in _ended(text))
-        for words in ended
+        one.within(said) and (one.words or related) and not any(one.within(other) for other in _ended(text))
+        for one in ended
     )
 
 

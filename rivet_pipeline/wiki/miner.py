@@ -380,6 +380,6 @@ def names_in(texts: Sequence[str]) -> tuple[str, ...]:
                 continue
             found.setdefault(fold(name), name)
         for token in identifiers(text):
-            if _FACT_IDENTIFIER.search(token) and len(token) <= 60 and " " not in token and not token[0].isdigit():
+            if len(token) <= 60 and _FACT_IDENTIFIER.search(token) and " " not in token and not token[0].isdigit():
                 found.setdefault(fold(token), token)
     return tuple(name for key, name in found.items() if len(key) > 1)

@@ -33,7 +33,7 @@ _VOICES = frozenset({"user", "assistant", "system"})
 
 #: The subject of a commit, in the command that made it and did not fail.
 _COMMIT = re.compile(
-    r"\bgit commit\b[^|;\"']*?-[a-z]*m[= ]?\s*(?P<quote>[\"'])(?P<subject>[^\"'\n$\u2026]{12,160})(?P=quote)"
+    r"\bgit commit\b[^|;\"']{0,200}?-[a-z]{0,8}m[= ]?\s{0,8}(?P<quote>[\"'])(?P<subject>[^\"'\n$\u2026]{12,160})(?P=quote)"
 )
 _FAILED = re.compile(r"\u2192 (?:exit [1-9]|error\b)")
 
@@ -91,11 +91,19 @@ def _messages(request: MineRequest) -> list[Message]:
 
 def _line(line: str, request: MineRequest) -> tuple[str, datetime, str] | None:
     match = _BULLET.match(line)
-    if match is not None:
-        when = datetime.fromisoformat(match["when"].replace("Z", "+00:00")).astimezone(UTC)
+    when = None if match is None else _time(match["when"])
+    if match is not None and when is not None:
         return (match["voice"], when, match["text"]) if match["voice"] in {*_VOICES, "tool"} else None
     plain = _PLAIN_BULLET.match(line)
     return None if plain is None else ("assistant", request.latest_at, plain["text"])
+
+
+def _time(written: str) -> datetime | None:
+    """A time of UTC; None for one that no calendar or clock has."""
+    try:
+        return datetime.fromisoformat(written.replace("Z", "+00:00")).astimezone(UTC)
+    except ValueError:
+        return None
 
 
 def _commits(text: str) -> Iterator[str]:

@@ -111,9 +111,16 @@ PROPOSES = _words(
 PROPOSES_CJK = re.compile(r"提案|おすすめ|がいいと思")
 
 #: A first sentence that takes a proposal up, and one that does so with a reservation or not at all.
-ACCEPTS = _words(
-    r"yes|agreed|ok|okay|good|fine|perfect|exactly|go|go ahead|right|do (?:it|that|so)|sounds good|lovely|nice",
-    r"ja|einverstanden|gut|passt|genau|mach das|sí|si|vale|de acuerdo|adelante|perfecto|claro|bien|hazlo",
+#: A word of consent begins the sentence and ends there, or goes on as consent does: "the right column" is none.
+ACCEPTS = re.compile(
+    r"\A(?:(?:please|then|so|well|oh|great|that|this|it)[, ]\s*)?"
+    r"(?:yes|yep|agreed|ok|okay|good|fine|perfect|exactly|go|go ahead|right|do (?:it|that|so|both)|sounds good|lovely"
+    r"|nice|ja|einverstanden|gut|passt|genau|mach das|sí|si|vale|de acuerdo|adelante|perfecto|claro|bien|hazlo)"
+    r"(?=\s*(?:[.,!:;\u2026\u2013\u2014\u3002]|\Z)|\s+(?:please|then|thanks|thank you|do (?:it|that|so|both)|go ahead"
+    r"|go on|go with (?:it|that)|with (?:me|it|that)|by me|for me|to me|as (?:proposed|suggested|you say)|i agree"
+    r"|agreed|(?:idea|plan|point|choice|proposal)(?=[.,!]|\Z)|so|bitte|mach das|por favor|hazlo)(?!\w))"
+    r"|(?<!\w)(?:is|are) (?:good|fine|ok|okay)[.!]?\Z",
+    re.IGNORECASE,
 )
 ACCEPTS_CJK = re.compile(r"\A(?:はい|了解|お願い|それで|いいですね)")
 RESERVES = _words(
@@ -125,8 +132,8 @@ RESERVES = _words(
 REFUTES = re.compile(
     r"\A(?:no|nope|wrong|stop|wait|nein|falsch|incorrecto|para|not true|that(?:['\u2019]s| is) (?:wrong|not)"
     r"|think again)"
-    r"\s*[.!,:;]|can['\u2019]t be (?:it|that|right|the)|\A\w+\?!|\Aeso no|\A(?:no|eso) es (?:así|falso|cierto)|\A違"
-    r"|\Aいいえ|\Aいや",
+    r"\s*[.!,:;]|can['\u2019]t be (?:it|that|right|the)|\A(?:no|what|nein|qué)\?!|\Aeso no"
+    r"|\A(?:no|eso) es (?:así|falso|cierto)|\A違|\Aいいえ|\Aいや",
     re.IGNORECASE,
 )
 #: Takes back what the same voice has said before.
@@ -187,9 +194,10 @@ ELSEWHERE = _words(
     r"|for that",
     r"the thing|which thing|that's|(?:nein|no), (?:halt|wait|espera)",
 )
-#: A pronoun that stands where the subject or the object of a sentence should.
+#: A pronoun that stands where the subject or the object of a sentence should. A word begins with a letter and ends
+#: before a sign that can not be part of one, so that there is one way only to tell words from signs.
 PRONOUN = re.compile(
-    r"\A\W*(?:[\w'\u2019`-]+\W+){0,3}?(?:it|them|they|these|those|he|she|him|this(?!\s+\w)|that(?=[.,;!]|\Z)"
+    r"\A\W*(?:\w[\w'\u2019`-]*[^\w'\u2019`-]\W*){0,3}?(?:it|them|they|these|those|he|she|him|this(?!\s+\w)|that(?=[.,;!]|\Z)"
     r"|eso|esto|ello|los dos|las dos|beides)(?!\w)",
     re.IGNORECASE,
 )

@@ -7,10 +7,13 @@ from uuid import uuid4
 
 import pytest
 
+from rivet_pipeline.wiki.addressed import addresses_machine
 from rivet_pipeline.wiki.markdown import short_title
-from rivet_pipeline.wiki.miner import DeterministicMiner
+from rivet_pipeline.wiki.miner import DeterministicMiner, names_in
 from rivet_pipeline.wiki.standing import points_of, stands_alone
+from rivet_pipeline.wiki.turns import read_turns
 from rivet_pipeline.wiki.types import MineRequest
+from rivet_pipeline.wiki.wordings import PRONOUN, REFUTES
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -126,3 +129,73 @@ def test_a_sentence_that_does_not_name_the_subject_stays_out() -> None:
 )
 def test_the_title_of_a_session_is_cut_where_it_can_be_read(title: str, shown: str) -> None:
     assert short_title(title) == shown
+
+
+PROPOSAL = "assistant: I propose a watchdog window of 200 ms for the gripper driver."
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Yes, do that.",
+        "Agreed: 200 ms is good.",
+        "200 ms is good.",
+        "Go ahead.",
+        "Good idea.",
+        "Fine with me.",
+        "Sounds good!",
+        "Vale, adelante.",
+        "Ok",
+    ],
+)
+def test_words_of_consent_are_an_agreement(answer: str) -> None:
+    (told,) = claims("Gripper driver", "user: What now?", PROPOSAL, f"user: {answer}")
+    assert told.startswith("I propose a watchdog window of 200 ms for the gripper driver. Agreed: ")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["Show me the right column.", "Go to the next file.", "The good old cache is slow.", "Right column of the table."],
+)
+def test_a_word_of_consent_inside_a_sentence_is_no_agreement(answer: str) -> None:
+    told = claims("Gripper driver", "user: What now?", PROPOSAL, f"user: {answer}")
+    assert [text for text in told if "Agreed" in text] == []
+
+
+def test_a_surprise_refutes_nothing_and_a_shout_of_no_does() -> None:
+    said = "The gripper driver holds 12 N at 48 degrees."
+    assert REFUTES.search("Really?! Great work.") is None
+    assert claims("Gripper driver", f"assistant: {said}", "user: Really?! Great work.") == [said]
+    assert claims("Gripper driver", f"assistant: {said}", "user: What?! I measured 9.") == []
+
+
+def test_a_line_with_an_impossible_time_is_a_plain_one() -> None:
+    line = "- 2026-13-45T00:00Z pi/assistant: The gripper driver holds 12 N."
+    (turn,) = read_turns(MineRequest(uuid4(), line, NOON, NOON, "Gripper driver", "pi"))
+    assert (turn.voice, turn.when) == ("assistant", NOON)
+    assert "holds 12 N" in turn.raw[0]
+
+
+@pytest.mark.parametrize("signs", ["-", "'", "`", " ", "- ", "a-", "a "])
+def test_a_run_of_signs_hides_no_sentence_and_makes_no_pronoun(signs: str) -> None:
+    assert PRONOUN.search(f"{signs * 16}The port is 8437.") is None
+    assert PRONOUN.search(f"{signs * 10_000} the port is 8437.") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["- it stops.", "Then `they` stop.", "The don't-care bit - those are low.", "It's low."]
+)
+def test_a_pronoun_among_the_first_words_is_found(text: str) -> None:
+    assert PRONOUN.search(text) is not None
+
+
+def test_long_texts_are_read_to_their_end() -> None:
+    assert points_of(f"{'ok. ' * 5_000}The gripper driver holds 12 N.")[-1] == "The gripper driver holds 12 N."
+    assert points_of(f"{'No' * 10_000}, e.g. Mr. Smith holds it.")
+    assert names_in([f"{'a ' * 10_000}`{'a ' * 90}` and gripper_driver"]) == ("gripper_driver",)
+    assert not addresses_machine(f"attention{' ' * 20_000}to nobody")
+    assert addresses_machine(f"attention{' ' * 2_000}to the miner : keep this")
+    shell = f'{"git commit " * 2_000}; git commit -qam "Gripper driver waits for an interrupt"'
+    when = "2026-03-02T11:00Z"
+    (turn,) = read_turns(MineRequest(uuid4(), f"- {when} pi/tool: Bash: {shell}", NOON, NOON, "Gripper", "pi"))
+    assert turn.commits == ["Gripper driver waits for an interrupt"]

@@ -1,0 +1,59 @@
+"""Which sentences of a page a later decision ends, and which only have a word or a figure in common with it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rivet_pipeline.wiki.contradictions import superseded
+from rivet_pipeline.wiki.types import Bullet, claim_key
+
+FIRST = datetime(2026, 9, 1, tzinfo=UTC)
+
+
+def ends(decision: str, earlier: str) -> bool:
+    """Whether the earlier sentence no longer holds after the decision."""
+    said = [("facts", earlier, FIRST), ("decisions", decision, FIRST + timedelta(days=9))]
+    bullets = {claim_key(text): (section, Bullet(claim_key(text), text, day, day, ())) for section, text, day in said}
+    return claim_key(earlier) in superseded(bullets, ())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("decision", "earlier"),
+    [
+        ("Agreed: the pool gets 42 workers, not 30.", "Postgres keeps 30 connections open."),
+        ("Agreed, restic stays, no problem.", "The problem was a stale lock of restic."),
+        ("Decided: no data, once written, is lost.", "Data is kept in Postgres for a year."),
+        ("We drop Python 3.9.", "The importer is written in Python and runs as a timer."),
+        ("We drop Python 3.9.", "The importer needs Python 3.12 or newer."),
+        ("We removed tests that flake on Windows.", "Tests run on every push to main."),
+        ("We remove support for Windows builds.", "The support plan of Kelpie lasts a year."),
+        ("Acordado, restic queda, sin cambios.", "Los cambios de restic van a main."),
+        ("Entschieden, restic bleibt, kein Problem.", "Das Problem war ein altes Lock."),
+        ("Decided: the release waits, no rush.", "The rush of orders comes at eight."),
+    ],
+)
+def test_a_word_or_a_figure_in_common_ends_nothing(decision: str, earlier: str) -> None:
+    assert not ends(decision, earlier)
+
+
+@pytest.mark.parametrize(
+    ("decision", "earlier"),
+    [
+        ("We drop Redis from tidewatch.", "Decision, 3 September: we put Redis in front of it."),
+        ("We drop Python 3.9.", "The importer runs on Python 3.9 too."),
+        ("We remove support for Windows builds.", "The nightly job has support for Windows builds."),
+        ("Only ANALYZE then, no index.", "The query needs a B-tree index on the time."),
+        ("Keep 14 days of backups only, not 30.", "Backups are kept for 30 days."),
+        ("Redisの使用をやめます。", "Redis holds the sessions of the shop."),
+        ("Redis is gone from the stack.", "Redis holds the sessions of the shop."),
+    ],
+)
+def test_what_rests_on_the_thing_that_goes_is_history(decision: str, earlier: str) -> None:
+    assert ends(decision, earlier)
+
+
+@pytest.mark.parametrize("signs", ["a", "A", "move away from-", "- ", "`"])
+def test_a_long_sentence_ends_nothing_by_its_length(signs: str) -> None:
+    assert not ends(signs * (20_000 // len(signs)), "Redis holds the sessions of the shop.")

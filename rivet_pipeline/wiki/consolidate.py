@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -152,7 +152,7 @@ def _shared_words(
     return f"both are named by {', '.join(sorted(named))} and speak of {', '.join(sorted(shared)[:6])} ({share:.0%})"
 
 
-def _weight(names: Iterable[str], frequency: Counter[str]) -> float:
+def _weight(names: Collection[str], frequency: Counter[str]) -> float:
     """The rarity of all the names, the same in whatever order a set gives them."""
     return math.fsum(_rarity(name, frequency) for name in names)
 

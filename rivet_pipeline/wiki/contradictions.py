@@ -85,7 +85,8 @@ _SPACE = re.compile(r"[^\w#]+", re.UNICODE)
 _GENERIC = frozenset(
     stem(fold(word))
     for word in files(__package__).joinpath("generic_words.txt").read_text(encoding="utf-8").split()
-    + """data use usage line file files comment comments rush doubt worry worries need needs keep hold run set day days hour
+    + """data use usage line file files comment comments rush doubt worry worries need needs keep
+    hold run set day days hour
     minute second eile zweifel frage sorge änderung änderungen daten prisa preocupación
     datos uso""".split()  # noqa: SIM905
 )

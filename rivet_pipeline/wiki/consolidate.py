@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -127,8 +127,8 @@ def _likeness(left: dict[str, Any], right: dict[str, Any]) -> str | None:
 def _shared_names(left: set[str], right: set[str], frequency: Counter[str]) -> str | None:
     """Why two pages speak of the same things; None when they do not."""
     shared = left & right
-    weight = math.fsum(_rarity(name, frequency) for name in min((left, right), key=len))
-    share = math.fsum(_rarity(name, frequency) for name in shared) / weight if weight else 0.0
+    weight = _weight(min((left, right), key=len), frequency)
+    share = _weight(shared, frequency) / weight if weight else 0.0
     if len(shared) < _FEWEST_SHARED or share < _LEAST_SHARED:
         return None
     return f"they share {', '.join(sorted(shared)[:6])}: {share:.0%} of what the shorter one speaks of"
@@ -145,11 +145,16 @@ def _shared_words(
     named = set(telling_terms(left["title"])) & set(telling_terms(right["title"]))
     named = {term for term in named if titled[term] <= _MOST_TITLES}
     shared = told[0] & told[1] - named
-    weight = math.fsum(_rarity(word, spoken) for word in min(told, key=len))
-    share = math.fsum(_rarity(word, spoken) for word in shared) / weight if weight else 0.0
+    weight = _weight(min(told, key=len), spoken)
+    share = _weight(shared, spoken) / weight if weight else 0.0
     if not named or len(shared) < _FEWEST_WORDS_SHARED or share < _LEAST_WORDS_SHARED:
         return None
     return f"both are named by {', '.join(sorted(named))} and speak of {', '.join(sorted(shared)[:6])} ({share:.0%})"
+
+
+def _weight(names: Collection[str], frequency: Counter[str]) -> float:
+    """The rarity of all the names, the same in whatever order a set gives them."""
+    return math.fsum(_rarity(name, frequency) for name in names)
 
 
 def _rarity(name: str, frequency: Counter[str]) -> float:

@@ -62,8 +62,10 @@ _ENDS = re.compile(
 )
 #: The end of something that stands before its verb.
 _GONE = re.compile(
-    r"(?P<object>(?<![\w.+-])[A-Z][\w.+-]{0,40}(?:\s(?:[A-Z]|v?\d)[\w.+-]{0,40})?|`[^`]{1,80}`) (?:is|are) (?:gone|dropped|removed|retired|history)\b"
-    r"|(?P<object_cjk>(?<![A-Za-z0-9.+-])[A-Za-z][A-Za-z0-9_.+-]{0,40}|[\u30a0-\u30ff\u4e00-\u9fff]{2,8})(?:の使用)?(?:を(?:やめ|廃止|外|撤去)|は使わな)"
+    r"(?P<object>(?<![\w.+-])[A-Z][\w.+-]{0,40}(?:\s(?:[A-Z]|v?\d)[\w.+-]{0,40})?|`[^`]{1,80}`)"
+    r" (?:is|are) (?:gone|dropped|removed|retired|history)\b"
+    r"|(?P<object_cjk>(?<![A-Za-z0-9.+-])[A-Za-z][A-Za-z0-9_.+-]{0,40}|[\u30a0-\u30ff\u4e00-\u9fff]{2,8})"
+    r"(?:の使用)?(?:を(?:やめ|廃止|外|撤去)|は使わな)"
 )
 #: A decision against something.
 _AGAINST = re.compile(
@@ -83,8 +85,10 @@ _SPACE = re.compile(r"[^\w#]+", re.UNICODE)
 _GENERIC = frozenset(
     stem(fold(word))
     for word in files(__package__).joinpath("generic_words.txt").read_text(encoding="utf-8").split()
-    + """data use usage line file files comment comments rush doubt worry worries need needs keep hold run set day days hour
-    minute second eile zweifel frage sorge änderung änderungen daten prisa preocupación datos uso""".split()  # noqa: SIM905
+    + """data use usage line file files comment comments rush doubt worry worries need needs keep
+    hold run set day days hour
+    minute second eile zweifel frage sorge änderung änderungen daten prisa preocupación
+    datos uso""".split()  # noqa: SIM905
 )
 
 #: A sentence of fewer words than this says too little beside its figures.

@@ -33,7 +33,8 @@ _VOICES = frozenset({"user", "assistant", "system"})
 
 #: The subject of a commit, in the command that made it and did not fail.
 _COMMIT = re.compile(
-    r"\bgit commit\b[^|;\"']{0,200}?-[a-z]{0,8}m[= ]?\s{0,8}(?P<quote>[\"'])(?P<subject>[^\"'\n$\u2026]{12,160})(?P=quote)"
+    r"\bgit commit\b[^|;\"']{0,200}?-[a-z]{0,8}m[= ]?\s{0,8}(?P<quote>[\"'])"
+    r"(?P<subject>[^\"'\n$\u2026]{12,160})(?P=quote)"
 )
 _FAILED = re.compile(r"\u2192 (?:exit [1-9]|error\b)")
 

@@ -119,7 +119,7 @@ ACCEPTS = re.compile(
     r"(?=\s*(?:[.,!:;\u2026\u2013\u2014\u3002]|\Z)|\s+(?:please|then|thanks|thank you|do (?:it|that|so|both)|go ahead"
     r"|go on|go with (?:it|that)|with (?:me|it|that)|by me|for me|to me|as (?:proposed|suggested|you say)|i agree"
     r"|agreed|(?:idea|plan|point|choice|proposal)(?=[.,!]|\Z)|so|bitte|mach das|por favor|hazlo)(?!\w))"
-    r"|(?<!\w)(?:is|are) (?:good|fine|ok|okay)[.!]?\Z",
+    r"|, (?:yes|agreed|ok|okay|please do|ja|sí|vale)[.!]?\Z|(?<!\w)(?:is|are) (?:good|fine|ok|okay)[.!]?\Z",
     re.IGNORECASE,
 )
 ACCEPTS_CJK = re.compile(r"\A(?:はい|了解|お願い|それで|いいですね)")

@@ -141,6 +141,7 @@ PROPOSAL = "assistant: I propose a watchdog window of 200 ms for the gripper dri
         "Agreed: 200 ms is good.",
         "200 ms is good.",
         "Go ahead.",
+        "All four, yes.",
         "Good idea.",
         "Fine with me.",
         "Sounds good!",

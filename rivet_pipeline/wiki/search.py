@@ -90,7 +90,11 @@ def _scores(words: dict[UUID, float], near: dict[UUID, float]) -> dict[UUID, flo
 
 
 def _by_words(connection: Connection, query: str) -> dict[UUID, float]:
-    """Pages with any of the query's words: rare ones weigh more, those of the title too, and a whole name most."""
+    """Pages with any of the query's words: rare ones weigh more, those of the title too, and a whole name most.
+
+    Of pages that hold the same words, that one comes first which holds them more often for its length (`ts_rank`, at
+    most 1).
+    """
     rows = connection.execute(
         """
         WITH asked AS MATERIALIZED (
@@ -98,7 +102,9 @@ def _by_words(connection: Connection, query: str) -> dict[UUID, float]:
                    || ''':A')::tsquery AS titled
             FROM unnest(ros_query_terms(%(query)s)) AS term LIMIT 40
         ), found AS MATERIALIZED (
-            SELECT a.term, t.id, CASE WHEN t.content_tsv @@ a.titled THEN 3.0 ELSE 1.0 END AS weight
+            SELECT a.term, t.id,
+                   CASE WHEN t.content_tsv @@ a.titled THEN 3.0 ELSE 1.0 END
+                   + ts_rank(t.content_tsv, a.question, 1) AS weight
             FROM asked AS a CROSS JOIN LATERAL (
                 SELECT id, content_tsv FROM ros_wiki_topics
                 WHERE status = 'live' AND content_tsv @@ a.question OFFSET 0) AS t

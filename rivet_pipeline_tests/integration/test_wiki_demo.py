@@ -262,7 +262,7 @@ def test_the_wiki_is_sound_and_mining_again_changes_nothing(wiki: Connection, de
     [
         ("storm surge", "storm-surge-warning"),
         ("how are predictions served", "prediction-endpoint"),
-        ("redis", "prediction-endpoint"),
+        ("redis dropped", "prediction-endpoint"),
         ("restic unlock", "nightly-restic-backup"),
         ("house rules", "standing-preferences"),
         ("exclusion constraint", "double-booking-of-berth-n7"),

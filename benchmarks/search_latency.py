@@ -32,6 +32,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from uuid import uuid4
 
 import numpy as np
 
@@ -262,11 +263,11 @@ def measure_tantivy(connection: Connection, queries: Sequence[Asked], folder: Pa
 @contextmanager
 def captures(port: int, url: str) -> Iterator[list[float]]:
     """Messages at a steady rate, and a refresh of the index now and then; gives the captures' milliseconds."""
-    stop, times = threading.Event(), list[float]()
+    stop, times, run = threading.Event(), list[float](), uuid4().hex[:8]
     texts = [f"{message.content}\n{message.tool_result or ''}" for message in Corpus(2_000, seed=99)]
 
     def post(number: int, of: int) -> None:
-        store = posting(port, texts, f"bench-live:{number}")
+        store = posting(port, texts, f"bench-live:{run}:{number}")
         sent, begun = 0, time.perf_counter()
         while not stop.is_set():
             at = time.perf_counter()

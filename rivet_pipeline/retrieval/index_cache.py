@@ -30,7 +30,7 @@ from rivet_pipeline.retrieval.postings import (
     Postings,
     find_postings,
 )
-from rivet_pipeline.retrieval.types import Source
+from rivet_pipeline.retrieval.types import Key, Source
 
 #: What the postings may take in memory; the least recently used go first.
 MOST_POSTING_BYTES = 192 * 1024 * 1024
@@ -46,8 +46,6 @@ _BOOST_SECONDS = 30.0
 
 #: Conversations whose ids are kept for one database, at 150 bytes each.
 _MOST_CONVERSATIONS = 200_000
-
-Key = tuple[Source, int]
 
 
 #: By key (a summary's is negative) how often a row was returned, and when last.

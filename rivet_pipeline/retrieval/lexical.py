@@ -19,11 +19,11 @@ from psycopg import sql
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import unindexed
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
-from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedError, Key, PieceName
+from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedError, PieceName
 from rivet_pipeline.retrieval.postings import CJK_RUN, Array, cjk_pairs, term_key
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal
 from rivet_pipeline.retrieval.text_scoring import Field, TermPostings, promise, top, visible
-from rivet_pipeline.retrieval.types import SearchRequest, Source
+from rivet_pipeline.retrieval.types import Key, SearchRequest, Source, signed, unsigned
 
 #: The rarest words of a query that take part; a pasted page has hundreds.
 MAX_TERMS = 64
@@ -125,21 +125,13 @@ def _read_state(connection: Connection, query: str) -> _State:
         parts=[part.encode() for part in row["parts"] if part.encode() not in paired] + pairs,
         pieces=[PieceName(*piece) for piece in pieces],
         live=live,
-        changed=np.array([_key(source, seq) for (source, seq), change in live.items() if change], dtype=np.int64),
+        changed=np.array([signed(key) for key, change in live.items() if change], dtype=np.int64),
         is_behind=len(live) > MOST_LIVE,
         noise=np.array(row["noise"], dtype=np.int64),
         conversations=row["conversations"],
         database=row["database"],
         above={"message": row["last_message_seq"], "summary": row["last_summary_seq"]},
     )
-
-
-def _key(source: Source, seq: int) -> int:
-    return seq if source == "message" else -seq
-
-
-def _row(key: int) -> Key:
-    return ("message", key) if key > 0 else ("summary", -key)
 
 
 class TextSearch:
@@ -308,7 +300,7 @@ class TextSearch:
 
     def places(self, rows: Sequence[Key]) -> Array:
         """The positions of rows, -1 for those that are not scored here."""
-        return self._field.places(np.array([_key(*row) for row in rows], dtype=np.int64))
+        return self._field.places(np.array([signed(row) for row in rows], dtype=np.int64))
 
     def scores_at(self, places: Array) -> Array:
         """BM25 by position, 0 for none."""
@@ -340,7 +332,7 @@ def _check_statement() -> bytes:
 
 def _answer(search: TextSearch, found: _Found, beyond: dict[Key, float], extra: Sequence[Key]) -> TextScores:
     """`beyond`: the scores of rows that are not in the field."""
-    scores = {_row(key): score for key, score in zip(found.keys.tolist(), found.scores.tolist(), strict=True)}
+    scores = {unsigned(key): score for key, score in zip(found.keys.tolist(), found.scores.tolist(), strict=True)}
     scores |= beyond
     best = max(scores.values(), default=0.0)
     others = [row for row in extra if row not in scores]

@@ -24,7 +24,7 @@ from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
 from rivet_pipeline.retrieval.literal import LONGEST_FOLDED, literal_pattern
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
-from rivet_pipeline.retrieval.types import SearchRequest, Source
+from rivet_pipeline.retrieval.types import Key, SearchRequest, Source
 
 #: The longest expression, in characters; one that people write has fewer than a hundred.
 MAX_PATTERN = 1000
@@ -45,8 +45,6 @@ _SIMILAR = 0.6
 _SIMILAR_TERM = 0.4
 _SIMILAR_ROWS, _SIMILAR_CHARACTERS, _SIMILAR_TERMS, _SIMILAR_WORDS = 150, 10_000, 6, 6
 _LONGEST_SIMILAR = 100
-
-Key = tuple[Source, int]
 
 
 @dataclass(frozen=True, slots=True)

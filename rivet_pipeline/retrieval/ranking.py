@@ -27,11 +27,9 @@ from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, filter_values, numb
 from rivet_pipeline.retrieval.lexical import TextScores
 from rivet_pipeline.retrieval.query_dates import Period, shares_of_time
 from rivet_pipeline.retrieval.scoring import Profile
-from rivet_pipeline.retrieval.types import ScoreParts, SearchRequest, Source
+from rivet_pipeline.retrieval.types import Key, ScoreParts, SearchRequest, Source, unsigned
 
-#: A row: its table and its sequence number.
-Key = tuple[Source, int]
-
+#: A column of numbers, a candidate each.
 Floats = NDArray[np.float64]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -203,7 +201,7 @@ def _weigh(
     rows: list[_Features], texts: TextScores, similarities: Mapping[Key, float], now: datetime, profile: Profile
 ) -> _Candidates:
     """The parts of each row that it has by itself."""
-    named: list[Key] = [("message", row.key) if row.key > 0 else ("summary", -row.key) for row in rows]
+    named = [unsigned(row.key) for row in rows]
     bm25 = np.array([texts.scores.get(key, 0.0) for key in named])
     bm25 = np.minimum(1.0, bm25 / texts.best) if texts.best > 0 else np.zeros(len(rows))
     covered = np.array([texts.coverage.get(key, np.nan) for key in named])
@@ -438,9 +436,8 @@ def _finished(one: _Place, candidates: _Candidates, context: _Context, best: flo
         noise=float(candidates.noise[place]),
         diversity=one.share,
     )
-    key: Key = ("message", row.key) if row.key > 0 else ("summary", -row.key)
     at = _EPOCH + timedelta(microseconds=row.at)
-    return Scored(key, UUID(row.id), at, one.score, parts, row.role, row.tool_name)
+    return Scored(unsigned(row.key), UUID(row.id), at, one.score, parts, row.role, row.tool_name)
 
 
 def _fetch(connection: Connection, query: bytes | str, values: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -18,10 +18,10 @@ from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
 from rivet_pipeline.retrieval.filters import number_array, resolve_tag, statement, tune_session
 from rivet_pipeline.retrieval.query_dates import Period, named_periods
-from rivet_pipeline.retrieval.ranking import Key, Scored, SemanticSide, rank
+from rivet_pipeline.retrieval.ranking import Scored, SemanticSide, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around, without_frame
-from rivet_pipeline.retrieval.types import Hit, SearchRequest, SearchResponse
+from rivet_pipeline.retrieval.types import Hit, Key, SearchRequest, SearchResponse
 from rivet_pipeline.transcripts.cleaning import clean_text
 
 #: The fewest and most hits of one search.

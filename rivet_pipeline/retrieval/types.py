@@ -11,6 +11,20 @@ Scope = Literal["messages", "summaries", "both"]
 Source = Literal["message", "summary"]
 Mode = Literal["hybrid", "fts", "vector", "trigram", "regex"]
 
+#: A row: its table, and its number there.
+Key = tuple[Source, int]
+
+
+def signed(key: Key) -> int:
+    """A row as one number, which a summary has negative: columns and the text index hold rows so."""
+    source, seq = key
+    return seq if source == "message" else -seq
+
+
+def unsigned(number: int) -> Key:
+    """The row of a number from `signed`."""
+    return ("message", number) if number > 0 else ("summary", -number)
+
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:

@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from uuid import UUID
 
+from rivet_pipeline.db.locks import try_lock
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.db.stale import (
     announce_refinement,
@@ -21,7 +22,7 @@ from rivet_pipeline.summaries.batches import (
     due_conversations,
     read_rules,
 )
-from rivet_pipeline.summaries.level import STAGE_OF, Work, try_lock
+from rivet_pipeline.summaries.level import STAGE_OF, Work
 from rivet_pipeline.summaries.types import (
     Kind,
     Summarizer,

@@ -8,8 +8,7 @@ due stands in `batches.py`, what a summary says in the summarizers, which levels
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -20,6 +19,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from rivet_pipeline.db.ledger import SERVICE, clear_failures, record_failure
+from rivet_pipeline.db.locks import try_lock
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.db.stale import (
     announce_refinement,
@@ -55,19 +55,6 @@ STAGE_OF: dict[Kind, Stage] = {"leaf": "leaf_summaries", "branch": "branch_summa
 
 #: Failures that a smaller batch can cure.
 _TOO_MUCH = frozenset({"truncated", "too-long"})
-
-
-@contextmanager
-def try_lock(connection: Connection, stage: Stage, conversation_id: UUID) -> Iterator[bool]:
-    """Whether this session alone works on the conversation's stage until the end of the block."""
-    key = [f"ros_{stage}", str(conversation_id)]
-    row = connection.execute("SELECT pg_try_advisory_lock(hashtext(%s), hashtext(%s)) AS mine", key).fetchone()
-    mine = row is not None and bool(row["mine"])
-    try:
-        yield mine
-    finally:
-        if mine and not connection.closed:
-            connection.execute("SELECT pg_advisory_unlock(hashtext(%s), hashtext(%s))", key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ What is worth a page says the miner, which page it is `identity.py`, what become
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -17,6 +16,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from rivet_pipeline.db.ledger import SERVICE, clear_failures, record_failure
+from rivet_pipeline.db.locks import try_lock
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.db.stale import announce_refinement
 from rivet_pipeline.models.protocols import ModelError
@@ -95,7 +95,7 @@ def mine_leaves(
     with pool.connection() as connection:
         announce_miner(connection, miner, version=version)
         for leaf_id, day in _work(connection, days, outdated=outdated):
-            with _try_lock(connection, leaf_id) as mine:
+            with try_lock(connection, STAGE, leaf_id) as mine:
                 if mine and not _Leaf(connection, leaf_id, day, miner, review, version, report).work():
                     break
     return report
@@ -116,19 +116,6 @@ def _work(connection: Connection, days: Sequence[date] | None, *, outdated: bool
         {"days": None if days is None else list(days), "outdated": outdated},
     ).fetchall()
     return [(row["id"], row["day"]) for row in rows]
-
-
-@contextmanager
-def _try_lock(connection: Connection, leaf_id: UUID) -> Iterator[bool]:
-    """Whether this session alone works on the leaf until the end of the block."""
-    key = ["ros_wiki_patches", str(leaf_id)]
-    row = connection.execute("SELECT pg_try_advisory_lock(hashtext(%s), hashtext(%s)) AS mine", key).fetchone()
-    mine = row is not None and bool(row["mine"])
-    try:
-        yield mine
-    finally:
-        if mine and not connection.closed:
-            connection.execute("SELECT pg_advisory_unlock(hashtext(%s), hashtext(%s))", key)
 
 
 @dataclass(slots=True)

@@ -32,6 +32,8 @@ def server() -> Iterator[EmbeddedServer]:
     with tempfile.TemporaryDirectory(prefix="rivet-pg-", dir=_memory(), ignore_cleanup_errors=True) as folder:
         # Nobody cuts this machine's power during a test, and a database a test is made and dropped.
         careless = {"fsync": "off", "full_page_writes": "off", "wal_level": "minimal", "max_wal_senders": "0"}
+        # Dropping a table looks at every buffer.
+        careless |= {"shared_buffers": "256MB"}
         embedded = EmbeddedServer(Path(folder) / "postgres", settings=careless)
         embedded.start()
         try:

@@ -9,6 +9,7 @@ its own, because Postgres refuses to run as root.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import importlib.util
@@ -17,7 +18,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -33,9 +34,7 @@ _SYSTEM_USER = "rivetos_postgres"
 _SERVER_SETTINGS = {
     "listen_addresses": "",
     "max_connections": "200",
-    "shared_buffers": "256MB",
     "maintenance_work_mem": "256MB",
-    "effective_cache_size": "2GB",
     "max_wal_size": "2GB",
     "random_page_cost": "1.1",
     # Parallel plans need shared memory that small containers do not give (64 MB in Docker).
@@ -43,6 +42,29 @@ _SERVER_SETTINGS = {
     "log_min_messages": "warning",
     "timezone": "UTC",
 }
+
+#: The share of the machine's memory that Postgres may use for pages, and its bounds in MB. Half of the 25 % that its
+#: manual advises for a machine of its own. What is not used takes no room, so a small store stays small.
+_BUFFER_SHARE, _FEWEST_BUFFERS, _MOST_BUFFERS = 1 / 8, 128, 4096
+
+#: Where Linux says how much memory this process' group may have (version 2, then 1).
+_MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+def memory_settings(memory: int, limits: Sequence[Path] = _MEMORY_LIMITS) -> dict[str, str]:
+    """How much Postgres keeps in memory, on a machine of so many bytes of it or in a container that may have less."""
+    for path in limits:
+        # No such file, or `max`: no limit.
+        with contextlib.suppress(OSError, ValueError):
+            memory = min(memory, int(path.read_text()))
+    megabytes = memory // 1024**2
+    buffers = min(max(round(megabytes * _BUFFER_SHARE), _FEWEST_BUFFERS), _MOST_BUFFERS)
+    return {"shared_buffers": f"{buffers}MB", "effective_cache_size": f"{max(megabytes // 2, buffers)}MB"}
+
+
+def _physical_memory() -> int:
+    """The machine's memory in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +120,8 @@ class EmbeddedServer:
         return True
 
     def _launch(self) -> None:
-        options = " ".join(f"-c {name}='{value}'" for name, value in {**_SERVER_SETTINGS, **self.settings}.items())
+        settings = {**_SERVER_SETTINGS, **memory_settings(_physical_memory()), **self.settings}
+        options = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
         result = self._server_tool(
             "pg_ctl",
             "-D",

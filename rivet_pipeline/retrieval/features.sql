@@ -1,4 +1,4 @@
--- What the parts of a score need to know of each candidate. `head` is enough to tell what kind of memory a user's row is
+-- What the parts of a score need to know of each candidate within the filters. `head` is enough to tell what kind of memory a user's row is
 -- (the words of others are not asked), and
 -- `characters` (of tool rows only) whether it is a stub;
 -- `similarity` is computed here for rows that the vector arm did not bring, and NULL without a stored vector. Accesses
@@ -14,7 +14,7 @@ SELECT m.seq AS key, m.id::text, m.conversation_id::text, (extract(epoch FROM m.
            OR position(%(verbatim)s::text IN lower(coalesce(m.tool_result, ''))) > 0) AS verbatim
 FROM ros_messages AS m
 LEFT JOIN LATERAL (SELECT * FROM ros_access AS o WHERE o.kind = 'message' AND o.id = m.id OFFSET 0) AS a ON true
-WHERE m.seq = ANY (%(messages)s::bigint[])
+WHERE m.seq = ANY (%(messages)s::bigint[]) AND {message_filter}
 UNION ALL
 SELECT -s.seq, s.id::text, s.conversation_id::text, (extract(epoch FROM s.latest_at) * 1000000)::bigint, NULL, NULL, s.kind, s.metadata ->> 'memory_type',
        '', NULL,
@@ -22,4 +22,4 @@ SELECT -s.seq, s.id::text, s.conversation_id::text, (extract(epoch FROM s.latest
        %(verbatim)s::text IS NOT NULL AND position(%(verbatim)s::text IN lower(s.content)) > 0
 FROM ros_summaries AS s
 LEFT JOIN LATERAL (SELECT * FROM ros_access AS o WHERE o.kind = 'summary' AND o.id = s.id OFFSET 0) AS a ON true
-WHERE s.seq = ANY (%(summaries)s::bigint[])
+WHERE s.seq = ANY (%(summaries)s::bigint[]) AND {summary_filter}

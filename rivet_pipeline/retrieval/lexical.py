@@ -20,8 +20,8 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import unindexed
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
 from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedError, PieceName
-from rivet_pipeline.retrieval.postings import CJK_RUN, Array, cjk_pairs, term_key
-from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal
+from rivet_pipeline.retrieval.postings import CJK_RUN, ROLES, Array, cjk_pairs, term_key
+from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal_of_days
 from rivet_pipeline.retrieval.text_scoring import Field, TermPostings, promise, top, visible
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source, signed, unsigned
 
@@ -156,6 +156,14 @@ class TextSearch:
         self._words: list[TermPostings] = []
         self._parts: list[TermPostings] = []
         self._scored = False
+        # The columns have times by the second, no roles but the known ones, and no tags. All else they know as the store
+        # does, and `features.sql` tests every row that is scored once more.
+        self._must_ask = (
+            request.since is not None
+            or request.before is not None
+            or request.role not in (None, *ROLES)
+            or (request.tag is not None and request.tagged is None)
+        )
         for attempt in range(_ATTEMPTS):
             try:
                 self._read()
@@ -242,28 +250,33 @@ class TextSearch:
 
     def _fresh(self, positions: Array) -> Array:
         fresh = self._field.freshness(positions, self._now)
-        if self._boosts:
-            places = self._field.places(np.array(list(self._boosts), dtype=np.int64))
-            at = np.minimum(np.searchsorted(positions, places), max(len(positions) - 1, 0))
-            for (accesses, last), place, where in zip(self._boosts.values(), places, at, strict=True):
-                if len(positions) and positions[where] == place:
-                    created = datetime.fromtimestamp(int(self._field.times(positions[where : where + 1])[0]), UTC)
-                    fresh[where] = temporal(
-                        now=self._now,
-                        created_at=created,
-                        last_accessed_at=last,
-                        accesses=accesses,
-                        profile=self._profile,
-                    )
+        if not (self._boosts and len(positions)):
+            return fresh
+        places = self._field.places(np.array(list(self._boosts), dtype=np.int64))
+        at = np.minimum(np.searchsorted(positions, places), len(positions) - 1)
+        boosted = np.flatnonzero(positions[at] == places)
+        if len(boosted):
+            at, boosts = at[boosted], list(self._boosts.values())
+            moment = self._now.timestamp()
+            order = np.argsort(at, kind="stable")
+            at, boosts = at[order], [boosts[place] for place in boosted[order].tolist()]
+            fresh[at] = temporal_of_days(
+                created=_days(moment, self._field.times(positions[at]).astype(np.float64)),
+                accessed=_days(moment, np.array([last.timestamp() for _, last in boosts])),
+                accesses=np.array([accesses for accesses, _ in boosts], dtype=np.float64),
+                profile=self._profile,
+            )
         return fresh
 
     def _checked(self, positions: Array, text: Array, whole: Array) -> _Found:
-        """The most promising rows, as many as are wanted after the store has tested the filters itself."""
+        """The most promising rows, as many as are wanted within the filters: where need be the store tests these itself."""
         wanted, times = self._kept, self._field.times(positions)
         while True:
             first = top(whole, wanted, times, positions)
             chosen = np.unique(np.concatenate([first, top(text, wanted // 2, times, positions)]))
             keys = self._field.keys(positions[chosen])
+            if not self._must_ask:
+                return _Found(keys, self._scores[positions[chosen]])
             passing = self._passing(keys)
             passes = np.array([key in passing for key in keys.tolist()], dtype=bool)
             if passes.all() or len(chosen) == len(positions) or np.count_nonzero(passes) >= self._kept:
@@ -322,6 +335,12 @@ class TextSearch:
         ids = self._index.conversations(self._connection, state.database, numbers.tolist())
         pairs = zip(ids, (scores / highest).tolist(), strict=True)
         return {name: score for name, score in pairs if name is not None}
+
+
+def _days(moment: float, times: Array) -> Array:
+    """How long before a moment each of some times was, in days, at least 0; all in seconds since 1970."""
+    ages: Array = np.maximum(0.0, moment - times) / 86_400
+    return ages
 
 
 @cache

@@ -23,7 +23,7 @@ from psycopg.rows import tuple_row
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import scoring, vector
-from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, filter_values, number_array, statement
+from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
 from rivet_pipeline.retrieval.lexical import TextScores
 from rivet_pipeline.retrieval.query_dates import Period, shares_of_time
 from rivet_pipeline.retrieval.scoring import Profile
@@ -455,7 +455,7 @@ def _features(
     *,
     literal: bool,
 ) -> list[_Features]:
-    values: dict[str, Any] = {
+    values: dict[str, Any] = filter_values(request) | {
         "messages": number_array(seq for source, seq in keys if source == "message"),
         "summaries": number_array(seq for source, seq in keys if source == "summary"),
         "verbatim": request.query.lower() if literal and request.mode != "vector" else None,
@@ -470,7 +470,10 @@ def _features(
 @cache
 def _features_statement(model: vector.ServingModel | None) -> bytes:
     text = sql.SQL(statement("features")).format(
-        message_similarity=_similarity("message", "m", model), summary_similarity=_similarity("summary", "s", model)
+        message_similarity=_similarity("message", "m", model),
+        summary_similarity=_similarity("summary", "s", model),
+        message_filter=MESSAGE_FILTER,
+        summary_filter=SUMMARY_FILTER,
     )
     return text.as_string().encode()
 

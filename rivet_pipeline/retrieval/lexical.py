@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import cache
+from datetime import datetime
+from functools import cache, cached_property
 
 import numpy as np
 from psycopg import sql
@@ -156,8 +156,8 @@ class TextSearch:
         self._words: list[TermPostings] = []
         self._parts: list[TermPostings] = []
         self._scored = False
-        # The columns have times by the second, no roles but the known ones, and no tags. All else they know as the store
-        # does, and `features.sql` tests every row that is scored once more.
+        # The columns have times by the second, no roles but the known ones, and no tags. All else they know as the
+        # store does, and `features.sql` tests every row that is scored once more.
         self._must_ask = (
             request.since is not None
             or request.before is not None
@@ -175,8 +175,6 @@ class TextSearch:
     def _read(self) -> None:
         state = self._state = _read_state(self._connection, self._request.query)
         self.has_words = bool(state.words)
-        if not self.has_words:
-            return
         corpus = self._index.corpus(self._connection, state.pieces)
         live = self._index.live(self._connection, state.database, {} if state.is_behind else state.live)
         self._field = Field(corpus, live, corpus.places(state.changed), self._profile)
@@ -195,13 +193,23 @@ class TextSearch:
         self._scored = True
         field = self._field
         self._scores = field.score(self._words)
-        shown = visible(field, self._request, self._asked, self._state.noise)
-        self._positions = np.flatnonzero((self._scores > 0) & shown)
+        self._positions = np.flatnonzero((self._scores > 0) & self._shown)
         scores = self._scores[self._positions]
         best = max(float(scores.max(initial=0)), 1e-9)
         self._text, self._whole = promise(
             scores / np.float32(best), self._fresh(self._positions), field.faint(self._positions), self._profile
         )
+
+    @cached_property
+    def _shown(self) -> Array:
+        return visible(self._field, self._request, self._asked, self._state.noise)
+
+    def within(self) -> Array | None:
+        """The keys of the rows within the filters, with words or without, as far as the columns tell: never too few.
+
+        None when there are rows that neither the index has nor this process.
+        """
+        return None if self._state.is_behind else self._field.keys(np.flatnonzero(self._shown))
 
     def best(self, extra: Sequence[Key] = ()) -> TextScores:
         """The best rows that the filters let through, the `extra` ones, and what else `TextScores` has of them."""
@@ -269,7 +277,7 @@ class TextSearch:
         return fresh
 
     def _checked(self, positions: Array, text: Array, whole: Array) -> _Found:
-        """The most promising rows, as many as are wanted within the filters: where need be the store tests these itself."""
+        """The most promising rows, as many as are wanted within the filters; the store tests these where need be."""
         wanted, times = self._kept, self._field.times(positions)
         while True:
             first = top(whole, wanted, times, positions)

@@ -160,18 +160,21 @@ def _search(
     connection: Connection, request: SearchRequest, side: SemanticSide, now: datetime, profile: Profile
 ) -> SearchResponse:
     literal = scoring.looks_literal(request.query)
-    words = None
-    if request.mode != "vector":
+    words = rows = None
+    if request.mode != "vector" or vector.is_narrow(request):
         kept = max(profile.lexical_kept, 4 * request.limit)
-        words = lexical.TextSearch(connection, request, literal=literal, now=now, kept=kept, profile=profile)
+        rows = lexical.TextSearch(connection, request, literal=literal, now=now, kept=kept, profile=profile)
+    if request.mode != "vector" and rows is not None:
+        words = rows
         if not words.has_words:
             return SearchResponse(request.query, [], side.degraded, _why_no_words(request.query))
     similarities: dict[Key, float] = {}
     if side.model is not None and side.query is not None:
         wanted = max(profile.vector_kept, 2 * request.limit)
         meanwhile = None if words is None else words.score
+        within = None if rows is None else rows.within
         similarities = vector.nearest(
-            connection, side.model, side.query, request, wanted=wanted, meanwhile=meanwhile
+            connection, side.model, side.query, request, wanted=wanted, meanwhile=meanwhile, within=within
         ).similarities
         if request.mode == "hybrid":
             similarities = {row: near for row, near in similarities.items() if near >= LEAST_SIMILARITY}
@@ -206,12 +209,15 @@ def _of_period(
     if since >= before:
         return []
     request = replace(request, since=since, before=before)
+    rows = lexical.TextSearch(connection, request, now=now, kept=profile.named_kept, profile=profile)
     found: list[Key] = []
     if side.model is not None and side.query is not None:
-        near = vector.nearest(connection, side.model, side.query, request, wanted=profile.named_kept).similarities
+        near = vector.nearest(
+            connection, side.model, side.query, request, wanted=profile.named_kept, within=rows.within
+        ).similarities
         found += [row for row, likeness in near.items() if request.mode == "vector" or likeness >= LEAST_SIMILARITY]
     if request.mode != "vector":
-        found += lexical.score_texts(connection, request, now=now, kept=profile.named_kept, profile=profile).scores
+        found += rows.best().scores
     return found
 
 

@@ -1,0 +1,174 @@
+"""Which rows within a filter are worth comparing with their vectors: one bit a dimension of every vector, in memory.
+
+A graph is walked from the nearest row on, so a filter that few rows pass makes the walk long. Codes are compared for
+all rows within the filter and nothing else: first bit by bit, and the nearest ones bit by bit with the query's own
+components (asymmetric distance). What is chosen is compared exactly by the caller. Pieces never change
+(`vector_pieces.py`), so what was read of one stays true; each search asks the store which are in force.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.retrieval.filters import statement
+from rivet_pipeline.retrieval.postings import Array
+from rivet_pipeline.retrieval.types import Source
+
+#: A piece has the vectors of so many numbers of a table's rows.
+RANGE = 16_384
+
+#: The codes of one table may take so much memory; with more of them the graph is walked. A million vectors of 1,024
+#: dimensions have 128 MB.
+MOST_BYTES = 384 * 1024 * 1024
+
+#: Tables whose codes are kept: those of messages and of summaries, for two databases.
+_KEPT = 4
+
+#: Rows with changed vectors that are compared exactly beside the chosen ones; with more of them the graph is walked.
+MOST_CHANGED = 2_000
+
+#: Rows that are compared with the query's components, after bits alone.
+_NEAR = 8_000
+
+_WORD_BITS, _BYTE_BITS = 64, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """The codes of one model's vectors of one table, a chunk each: `owners` ascend, `words` has a line for 64 bits."""
+
+    pieces: tuple[int, ...]
+    starts: tuple[int, ...]
+    owners: Array
+    words: Array
+
+    def choose(self, rows: Array, query: NDArray[np.float32], count: int) -> tuple[Array, bool]:
+        """Of the rows with the given numbers those of the `count` chunks that are likely the nearest.
+
+        `query` has a component for each dimension of the model. True: these are all the rows with a vector.
+        """
+        among = self._places(rows)
+        if len(among) <= count:
+            return np.unique(self.owners[among]), True
+        among = self._nearest(among, query, max(_NEAR, count))
+        codes = np.take(self.words, among, axis=1)
+        # What each byte of a code adds to the sum over its bits: the component where the bit is set, else its opposite.
+        signs = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32) * 2 - 1
+        parts = _padded(query).reshape(-1, _BYTE_BITS)
+        sums = np.zeros(len(among), dtype=np.float32)
+        for number, line in enumerate(codes):
+            octets = line.view(np.uint8).reshape(-1, _WORD_BITS // _BYTE_BITS)
+            for place in range(octets.shape[1]):
+                added = signs @ parts[number * octets.shape[1] + place]
+                sums += added[octets[:, place]]
+        return np.unique(self.owners[among[_highest(sums, count)]]), False
+
+    def _places(self, rows: Array) -> Array:
+        """Where the chunks of the given rows stand."""
+        if not len(rows) or not len(self.owners):
+            return np.empty(0, dtype=np.int64)
+        asked = np.zeros(int(self.owners[-1]) + 1, dtype=bool)
+        asked[rows[rows < len(asked)]] = True
+        return np.flatnonzero(asked[self.owners])
+
+    def _nearest(self, among: Array, query: NDArray[np.float32], count: int) -> Array:
+        if len(among) <= count:
+            return among
+        wanted = np.packbits(_padded(query) > 0).view(np.uint64)
+        apart = np.zeros(len(among), dtype=np.int16)
+        for line, word in zip(self.words, wanted, strict=True):
+            apart += np.bitwise_count(line[among] ^ word)
+        # With all of those that lie as far as the last one.
+        last = np.searchsorted(np.cumsum(np.bincount(apart)), count)
+        nearest: Array = among[apart <= last]
+        return nearest
+
+
+def _padded(query: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The components, and zeros up to a whole number of words: such a bit is never set and counts nothing."""
+    return np.pad(query, (0, -len(query) % _WORD_BITS))
+
+
+def _highest(values: Array, count: int) -> Array:
+    if len(values) <= count:
+        return np.arange(len(values))
+    return np.argpartition(values, len(values) - count)[len(values) - count :]
+
+
+class CodeCache:
+    """The codes that this process has read, for whatever databases it searches. One copy serves all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[Any, ...], Codes] = OrderedDict()
+
+    def codes(self, connection: Connection, model: int, dimensions: int, source: Source) -> Codes | None:
+        """What is in force; None when the graph must be walked: not coded, too many changes, or too many codes."""
+        state = connection.execute(
+            statement("vector_state"), {"model": model, "source": source, "most": MOST_CHANGED + 1}
+        ).fetchone()
+        if state is None or not state["coded"] or state["changed"] > MOST_CHANGED:
+            return None
+        words = -(-dimensions // _WORD_BITS)
+        if state["chunks"] * words * (_WORD_BITS // _BYTE_BITS) > MOST_BYTES:
+            return None
+        pieces = tuple(state["pieces"])
+        info = connection.info
+        name = (info.host, info.port, info.dbname, state["database"], model, source)
+        with self._lock:
+            former = self._kept.get(name)
+            if former is not None and former.pieces == pieces:
+                self._kept.move_to_end(name)
+                return former
+        made = _read(connection, pieces, words, former)
+        if made is not None:
+            with self._lock:
+                self._kept[name] = made
+                self._kept.move_to_end(name)
+                while len(self._kept) > _KEPT:
+                    self._kept.popitem(last=False)
+        return made
+
+
+#: The one of this process.
+CACHE = CodeCache()
+
+
+def _read(connection: Connection, pieces: tuple[int, ...], words: int, former: Codes | None) -> Codes | None:
+    """The codes of the given pieces, as far as they are known from `former`; None when one is no longer there."""
+    parts: dict[int, tuple[Array, Array]] = {}
+    if former is not None:
+        for number, piece in enumerate(former.pieces):
+            part = slice(former.starts[number], former.starts[number + 1])
+            parts[piece] = (former.owners[part], former.words[:, part])
+    missing = [piece for piece in pieces if piece not in parts]
+    if missing:
+        rows = connection.execute(
+            "SELECT id, number, offsets, codes FROM ros_vector_pieces WHERE id = ANY (%s)", [missing], binary=True
+        ).fetchall()
+        if len(rows) < len(missing):
+            return None
+        for row in rows:
+            parts[row["id"]] = _unpack(row["number"], row["offsets"], row["codes"], words)
+    chosen = [parts[piece] for piece in pieces]
+    return Codes(
+        pieces,
+        (0, *np.cumsum([len(owners) for owners, _ in chosen], dtype=np.int64).tolist()),
+        np.concatenate([owners for owners, _ in chosen] or [np.empty(0, dtype=np.int64)]),
+        np.concatenate([codes for _, codes in chosen] or [np.empty((words, 0), dtype=np.uint64)], axis=1),
+    )
+
+
+def _unpack(number: int, offsets: bytes, codes: bytes, words: int) -> tuple[Array, Array]:
+    owners = np.frombuffer(offsets, dtype="<u2").astype(np.int64) + number * RANGE
+    octets = np.frombuffer(codes, dtype=np.uint8).reshape(len(owners), -1)
+    padded = np.zeros((len(owners), words * (_WORD_BITS // _BYTE_BITS)), dtype=np.uint8)
+    padded[:, : octets.shape[1]] = octets
+    return owners, np.ascontiguousarray(padded.view(np.uint64).T)

@@ -4,8 +4,9 @@
 
 -- The chunks of the owners whose `seq` is in [number * 16384, (number + 1) * 16384), by seq and chunk. `offsets` has for
 -- each chunk what its owner's seq is above number * 16384, in two bytes, the low one first; `codes` has its bits, the
--- first dimension's the highest of its byte, set where the component is above zero. Never changed: another version has
--- another id, so an id names what a process has read under it. A range without vectors has no piece.
+-- first dimension's the highest of its byte, set where the unit vector's component is above that of the model's centre.
+-- Never changed: another version has another id, so an id names what a process has read under it. A range without
+-- vectors has no piece.
 CREATE TABLE ros_vector_pieces (
     id        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     model_id  integer NOT NULL REFERENCES ros_embedding_models (id) ON DELETE CASCADE,
@@ -21,6 +22,9 @@ ALTER TABLE ros_vector_pieces ALTER COLUMN offsets SET STORAGE EXTERNAL, ALTER C
 
 -- Whether every vector of the model stands in a piece or is named by a change; false until the pieces are made.
 ALTER TABLE ros_embedding_models ADD COLUMN coded boolean NOT NULL DEFAULT false;
+-- The mean of the model's unit vectors when it was coded, and of how many: bits around zero would tell nothing where all
+-- components have one sign. With another centre all pieces are made anew.
+ALTER TABLE ros_embedding_models ADD COLUMN centre halfvec, ADD COLUMN centred_on integer NOT NULL DEFAULT 0;
 
 -- Owners whose vectors came, changed or went since their piece was written. An owner may stand here several times: where
 -- two writers add rows that no rule compares, neither waits for the other.

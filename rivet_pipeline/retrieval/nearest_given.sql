@@ -1,4 +1,3 @@
--- nearest_given
 -- The nearest of the given rows and of those whose vectors have changed since the codes were made, each by its best
 -- chunk. `newest` is the newest piece: another one than the search has seen may have taken changes in.
 SELECT {alias}.seq, 1 - min(e.embedding::halfvec({width}) <=> %(vector)s::halfvec({width})) AS similarity,

@@ -2,14 +2,17 @@
 
 A graph is walked from the nearest row on, so a filter that few rows pass makes the walk long. Codes are compared for
 all rows within the filter and nothing else: first bit by bit, and the nearest ones bit by bit with the query's own
-components (asymmetric distance). What is chosen is compared exactly by the caller. Pieces never change
-(`vector_pieces.py`), so what was read of one stays true; each search asks the store which are in force.
+components. A bit says on which side of the mean of all vectors a component lies. What is chosen is compared exactly by
+the caller. Pieces never change (`vector_pieces.py`), so what was read of one stays true; each
+search asks the store which are in force.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +24,7 @@ from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.postings import Array
 from rivet_pipeline.retrieval.types import Source
 
-#: A piece has the vectors of so many numbers of a table's rows.
+#: Owners of a piece at most, by their numbers: an offset has two bytes, and one is written in a fraction of a second.
 RANGE = 16_384
 
 #: The codes of one table may take so much memory; with more of them the graph is walked. A million vectors of 1,024
@@ -48,27 +51,51 @@ class Codes:
     starts: tuple[int, ...]
     owners: Array
     words: Array
+    centre: NDArray[np.float32]
+
+    @classmethod
+    def join(
+        cls,
+        pieces: tuple[int, ...],
+        parts: Sequence[tuple[Array, Array]],
+        words: int,
+        centre: NDArray[np.float32],
+    ) -> Codes:
+        """The codes of several pieces, in the order of their owners, each as `unpack_piece` gives it."""
+        return cls(
+            pieces,
+            (0, *np.cumsum([len(owners) for owners, _ in parts], dtype=np.int64).tolist()),
+            np.concatenate([owners for owners, _ in parts] or [np.empty(0, dtype=np.int64)]),
+            np.concatenate([codes for _, codes in parts] or [np.empty((words, 0), dtype=np.uint64)], axis=1),
+            centre,
+        )
 
     def choose(self, rows: Array, query: NDArray[np.float32], count: int) -> tuple[Array, bool]:
         """Of the rows with the given numbers those of the `count` chunks that are likely the nearest.
 
-        `query` has a component for each dimension of the model. True: these are all the rows with a vector.
+        `query` is a unit vector of the model. True: these are all the rows with a vector.
         """
         among = self._places(rows)
         if len(among) <= count:
             return np.unique(self.owners[among]), True
         among = self._nearest(among, query, max(_NEAR, count))
-        codes = np.take(self.words, among, axis=1)
-        # What each byte of a code adds to the sum over its bits: the component where the bit is set, else its opposite.
+        return np.unique(self.owners[among[_highest(self._similarities(among, query), count)]]), False
+
+    def _similarities(self, among: Array, query: NDArray[np.float32]) -> Array:
+        """About the cosine of the query and of each chunk, as if every component lay equally far from the mean."""
+        # The mean square of that distance is known of unit vectors, and its mean of a normal distribution.
+        square = max(0.0, 1.0 - float(self.centre @ self.centre)) / len(query)
+        apart = math.sqrt(2 / math.pi * square)
+        # What each byte of a code adds: a component where the bit is set, else its opposite; of the query and the mean.
         signs = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32) * 2 - 1
-        parts = _padded(query).reshape(-1, _BYTE_BITS)
-        sums = np.zeros(len(among), dtype=np.float32)
-        for number, line in enumerate(codes):
-            octets = line.view(np.uint8).reshape(-1, _WORD_BITS // _BYTE_BITS)
-            for place in range(octets.shape[1]):
-                added = signs @ parts[number * octets.shape[1] + place]
-                sums += added[octets[:, place]]
-        return np.unique(self.owners[among[_highest(sums, count)]]), False
+        weights = np.stack([_padded(query), _padded(self.centre)], axis=1).reshape(-1, _BYTE_BITS, 2)
+        octets = np.take(self.words, among, axis=1).view(np.uint8).reshape(len(self.words), len(among), -1)
+        sums = np.zeros((len(among), 2), dtype=np.float32)
+        for place, part in enumerate(weights):
+            sums += (signs @ part)[octets[place // octets.shape[2], :, place % octets.shape[2]]]
+        lengths = float(self.centre @ self.centre) + 2 * apart * sums[:, 1] + len(query) * apart**2
+        cosines: Array = (float(query @ self.centre) + apart * sums[:, 0]) / np.sqrt(np.maximum(lengths, 1e-9))
+        return cosines
 
     def _places(self, rows: Array) -> Array:
         """Where the chunks of the given rows stand."""
@@ -81,7 +108,7 @@ class Codes:
     def _nearest(self, among: Array, query: NDArray[np.float32], count: int) -> Array:
         if len(among) <= count:
             return among
-        wanted = np.packbits(_padded(query) > 0).view(np.uint64)
+        wanted = np.packbits(_padded(query - self.centre) > 0).view(np.uint64)
         apart = np.zeros(len(among), dtype=np.int16)
         for line, word in zip(self.words, wanted, strict=True):
             apart += np.bitwise_count(line[among] ^ word)
@@ -127,7 +154,7 @@ class CodeCache:
             if former is not None and former.pieces == pieces:
                 self._kept.move_to_end(name)
                 return former
-        made = _read(connection, pieces, words, former)
+        made = _read(connection, pieces, words, np.array(state["centre"], dtype=np.float32), former)
         if made is not None:
             with self._lock:
                 self._kept[name] = made
@@ -141,7 +168,13 @@ class CodeCache:
 CACHE = CodeCache()
 
 
-def _read(connection: Connection, pieces: tuple[int, ...], words: int, former: Codes | None) -> Codes | None:
+def _read(
+    connection: Connection,
+    pieces: tuple[int, ...],
+    words: int,
+    centre: NDArray[np.float32],
+    former: Codes | None,
+) -> Codes | None:
     """The codes of the given pieces, as far as they are known from `former`; None when one is no longer there."""
     parts: dict[int, tuple[Array, Array]] = {}
     if former is not None:
@@ -156,17 +189,12 @@ def _read(connection: Connection, pieces: tuple[int, ...], words: int, former: C
         if len(rows) < len(missing):
             return None
         for row in rows:
-            parts[row["id"]] = _unpack(row["number"], row["offsets"], row["codes"], words)
-    chosen = [parts[piece] for piece in pieces]
-    return Codes(
-        pieces,
-        (0, *np.cumsum([len(owners) for owners, _ in chosen], dtype=np.int64).tolist()),
-        np.concatenate([owners for owners, _ in chosen] or [np.empty(0, dtype=np.int64)]),
-        np.concatenate([codes for _, codes in chosen] or [np.empty((words, 0), dtype=np.uint64)], axis=1),
-    )
+            parts[row["id"]] = unpack_piece(row["number"], row["offsets"], row["codes"], words)
+    return Codes.join(pieces, [parts[piece] for piece in pieces], words, centre)
 
 
-def _unpack(number: int, offsets: bytes, codes: bytes, words: int) -> tuple[Array, Array]:
+def unpack_piece(number: int, offsets: bytes, codes: bytes, words: int) -> tuple[Array, Array]:
+    """The owners and the words of a row of `ros_vector_pieces`; `words` is how many a code takes."""
     owners = np.frombuffer(offsets, dtype="<u2").astype(np.int64) + number * RANGE
     octets = np.frombuffer(codes, dtype=np.uint8).reshape(len(owners), -1)
     padded = np.zeros((len(owners), words * (_WORD_BITS // _BYTE_BITS)), dtype=np.uint8)

@@ -19,9 +19,10 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.lexicon import LEAST_BEHIND, LEAST_BEHIND_BUSY
 from rivet_pipeline.retrieval.types import Source
+from rivet_pipeline.retrieval.vector_codes import RANGE
 
-#: Owners of a piece at most, by their numbers: an offset has two bytes, and one transaction takes a fraction of a second.
-RANGE = 16_384
+#: A centre is the mean of at most so many vectors, and made anew when there are so many times as many as it is of.
+_CENTRED_ON, _GROWTH = 20_000, 4
 
 #: Any fixed number: it names our lock among the advisory locks of the database.
 _LOCK = 7_266_005_177
@@ -70,11 +71,12 @@ def refresh_vector_pieces(connection: Connection) -> VectorPieceFigures:
     """
     with _alone(connection):
         _forget_others(connection)
-        model = connection.execute("SELECT id, coded FROM ros_embedding_models WHERE serving").fetchone()
+        _centre(connection)
+        model = connection.execute("SELECT id, coded, centre FROM ros_embedding_models WHERE serving").fetchone()
         if model is None:
             return VectorPieceFigures(0, 0, 0, 0)
         try:
-            written = _code(connection, model["id"], whole=not model["coded"])
+            written = _code(connection, model["id"], whole=not model["coded"]) if model["centre"] is not None else 0
         finally:
             if not connection.closed:
                 connection.execute("DROP TABLE IF EXISTS ros_noted_vector_changes")
@@ -102,8 +104,8 @@ def _alone(connection: Connection) -> Iterator[None]:
 
 def _forget_others(connection: Connection) -> None:
     with connection.transaction():
-        # The lock on the model's row keeps it from beginning to serve in between. A row that somebody else has locked is
-        # left for the next time: nobody waits here.
+        # The lock on the model's row keeps it from beginning to serve in between. A row that somebody else has locked
+        # is left for the next time: nobody waits here.
         connection.execute(
             """WITH others AS (
                    SELECT id FROM ros_embedding_models AS k
@@ -117,6 +119,30 @@ def _forget_others(connection: Connection) -> None:
         connection.execute(
             """DELETE FROM ros_vector_changes AS c
                WHERE NOT EXISTS (SELECT FROM ros_embedding_models AS k WHERE k.id = c.model_id)"""
+        )
+
+
+def _centre(connection: Connection) -> None:
+    """Gives the model that serves its centre, and another one while the former is of few vectors.
+
+    Its pieces go with the former centre, in one transaction. Nothing is waited for: a model whose row somebody has
+    locked is left for the next time.
+    """
+    with connection.transaction():
+        connection.execute(
+            """WITH due AS (
+                   SELECT k.id FROM ros_embedding_models AS k
+                   WHERE k.serving AND (k.centre IS NULL OR k.centred_on < %(enough)s AND %(growth)s * k.centred_on < (
+                       SELECT sum(p.rows) FROM ros_vector_pieces AS p WHERE p.model_id = k.id))
+                   FOR NO KEY UPDATE SKIP LOCKED),
+               sample AS (
+                   SELECT l2_normalize(e.embedding) AS unit FROM ros_embeddings AS e
+                   WHERE e.model_id = (SELECT id FROM due) AND e.owner_kind IN ('message', 'summary') LIMIT %(enough)s),
+               gone AS (DELETE FROM ros_vector_pieces USING due WHERE model_id = due.id)
+               UPDATE ros_embedding_models AS k SET coded = false, centre = s.mean, centred_on = s.number
+               FROM due, (SELECT avg(unit) AS mean, count(*) AS number FROM sample) AS s
+               WHERE k.id = due.id AND s.number > 0""",
+            {"enough": _CENTRED_ON, "growth": _GROWTH},
         )
 
 

@@ -1,6 +1,5 @@
--- vector_state
 -- The pieces of a model's codes that are in force, and how many owners' vectors changed since (counted up to :most).
-SELECT m.coded, (SELECT oid FROM pg_database WHERE datname = current_database()) AS database,
+SELECT m.coded, m.centre::real[] AS centre, (SELECT oid FROM pg_database WHERE datname = current_database()) AS database,
        p.pieces, p.chunks,
        (SELECT count(*) FROM (
            SELECT 1 FROM ros_vector_changes AS c WHERE c.model_id = m.id AND c.source = %(source)s LIMIT %(most)s

@@ -9,7 +9,7 @@ FROM (
     SELECT o.seq, e.chunk, e.code, int2send((o.seq - %(first)s::bigint)::smallint) AS place
     FROM {table} AS o
     CROSS JOIN LATERAL (
-        SELECT v.chunk, substring(bit_send(binary_quantize(v.embedding)) FROM 5) AS code
+        SELECT v.chunk, substring(bit_send(binary_quantize(l2_normalize(v.embedding) - (SELECT k.centre FROM ros_embedding_models AS k WHERE k.id = %(model)s))) FROM 5) AS code
         FROM ros_embeddings AS v
         WHERE v.model_id = %(model)s AND v.owner_kind = %(source)s AND v.owner_id = o.id
         -- Keeps this a look into the key per owner, whatever the planner believes of a table that is being filled.

@@ -1,0 +1,200 @@
+"""A filtered search by meaning compares what codes choose, and finds what comparing every vector finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import psycopg
+import pytest
+
+from rivet_pipeline.db.embedded import EmbeddedServer
+from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.retrieval import lexical, vector, vector_codes
+from rivet_pipeline.retrieval.filters import statement
+from rivet_pipeline.retrieval.lexicon import refresh_lexicon
+from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.types import SearchRequest
+from rivet_pipeline.retrieval.vector_pieces import refresh_vector_pieces
+from rivet_pipeline_tests.api_server import module_store
+from rivet_pipeline_tests.integration.memory_rows import (
+    NOW,
+    add_conversation,
+    add_message,
+    add_tag,
+    add_vector,
+    hash_embed,
+    register_model,
+)
+
+_ROWS, _NEW = 2_000, 40
+_WORDS = "anchor buoy chart delta ebb fjord gale harbour inlet jetty keel ledge mast oar pier"
+_NEAREST = ("nearest_given", "nearest_walk", "nearest_exact")
+_SINCE = NOW - timedelta(days=500)
+
+_FILTERS: tuple[dict[str, Any], ...] = (
+    {"agent": "codex"},
+    {"role": "assistant"},
+    {"since": _SINCE},
+    {"before": _SINCE},
+    {"agent": "claude", "since": _SINCE, "role": "user"},
+    {"tag": "topic:inside"},
+    {"agent": "codex", "scope": "messages", "before": _SINCE},
+)
+
+
+@pytest.fixture(scope="module")
+def store(server: EmbeddedServer) -> Iterator[Connection]:
+    """Messages of two agents over years, all coded; then some more, some with another vector and some without one."""
+    with module_store(server, "vector_codes_module") as url, connect(url) as connection:
+        register_model(connection)
+        words = np.random.default_rng(3)
+        conversations = [add_conversation(connection, agent=agent) for agent in ("claude", "codex")]
+        add_tag(connection, "topic:inside", conversation=conversations[1])
+
+        def add(count: int) -> list[UUID]:
+            return [
+                add_message(
+                    connection,
+                    " ".join(words.choice(_WORDS.split(), size=6)),
+                    conversation=conversations[number % 2],
+                    agent=("claude", "codex")[number % 2],
+                    role=("user", "assistant")[number // 2 % 2],
+                    age_days=float(number % 1_000),
+                    embed=True,
+                )
+                for number in range(count)
+            ]
+
+        with connection.transaction():
+            old = add(_ROWS)
+        refresh_lexicon(connection)
+        refresh_vector_pieces(connection)
+        with connection.transaction():
+            add(_NEW)
+            connection.execute("DELETE FROM ros_embeddings WHERE owner_id = ANY (%s)", [old[:20]])
+            for identity in old[10:30]:
+                connection.execute("DELETE FROM ros_embeddings WHERE owner_id = %s", [identity])
+                add_vector(connection, "message", identity, hash_embed("anchor anchor buoy"))
+        yield connection
+
+
+def nearest_of_all(connection: Connection, query: str, wanted: int, **filters: Any) -> list[float]:
+    """The similarities of the nearest rows within the filters, every vector compared."""
+    rows = connection.execute(
+        """SELECT 1 - min(e.embedding::halfvec(64) <=> %(vector)s::halfvec(64)) AS near
+           FROM ros_messages AS m JOIN ros_embeddings AS e ON e.owner_id = m.id
+           WHERE (%(agent)s::text IS NULL OR m.agent = %(agent)s) AND (%(role)s::text IS NULL OR m.role = %(role)s)
+             AND (%(since)s::timestamptz IS NULL OR m.created_at >= %(since)s)
+             AND (%(before)s::timestamptz IS NULL OR m.created_at < %(before)s)
+             AND (%(tag)s::text IS NULL OR m.agent = 'codex')
+           GROUP BY m.id ORDER BY near DESC LIMIT %(wanted)s""",
+        dict.fromkeys(("agent", "role", "since", "before", "tag"))
+        | {name: value for name, value in filters.items() if name != "scope"}
+        | {"vector": vector.vector_text(hash_embed(query)), "wanted": wanted},
+    ).fetchall()
+    return [row["near"] for row in rows]
+
+
+def statements_of(connection: Connection, query: str, **options: Any) -> tuple[list[float], set[str]]:
+    """The similarities that mode vector finds, and which statements looked for them."""
+    asked: set[str] = set()
+    with pytest.MonkeyPatch.context() as patch:
+        execute = psycopg.Cursor.execute
+
+        def spy(self: Any, text: Any, *values: Any, **others: Any) -> Any:
+            head = (text.decode() if isinstance(text, bytes) else str(text)).splitlines()[0]
+            asked.update(name for name in _NEAREST if statement(name).splitlines()[0] == head)
+            return execute(self, text, *values, **others)
+
+        patch.setattr(psycopg.Cursor, "execute", spy)
+        response = search(
+            connection, SearchRequest(query, mode="vector", limit=10, **options), embed_query=hash_embed, now=NOW
+        )
+    assert response.degraded is None
+    return sorted((hit.parts.semantic for hit in response.hits), reverse=True), asked
+
+
+@pytest.mark.parametrize("query", ["anchor buoy", "gale harbour inlet", "pier"])
+@pytest.mark.parametrize("filters", _FILTERS, ids=" ".join)
+def test_codes_find_what_comparing_every_vector_finds(
+    store: Connection, query: str, filters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector, "_CHOSEN_PER_ROW", 4)
+    found, asked = statements_of(store, query, **filters)
+    assert asked == {"nearest_given"}
+    assert len(found) == 10
+    every = nearest_of_all(store, query, 60, **filters)
+    # The list is by score, which is more than similarity, so each of it must be among the nearest there are.
+    assert min(found) >= every[-1] - 1e-3
+
+
+def test_new_changed_and_removed_vectors_count_at_once(store: Connection) -> None:
+    found, asked = statements_of(store, "anchor anchor buoy", role="user")
+    assert asked == {"nearest_given"}
+    assert found == pytest.approx(nearest_of_all(store, "anchor anchor buoy", 10, role="user"), abs=1e-3)
+    assert found[0] == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"),
+    [(vector_codes, "MOST_CHANGED", 3), (vector_codes, "MOST_BYTES", 100), (lexical, "MOST_LIVE", 3)],
+    ids=["too many changes", "too much memory", "far behind"],
+)
+def test_without_codes_the_filter_is_walked_or_compared_whole(
+    store: Connection, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, value: int
+) -> None:
+    monkeypatch.setattr(module, name, value)
+    found, asked = statements_of(store, "gale harbour inlet", agent="codex")
+    assert asked
+    assert "nearest_given" not in asked
+    assert min(found) >= nearest_of_all(store, "gale harbour inlet", 60, agent="codex")[-1] - 1e-3
+
+
+def test_codes_made_anew_during_a_search_are_noticed(store: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = vector_codes.CACHE.codes
+
+    def then_refreshed(connection: Connection, *model: Any) -> Any:
+        found = codes(connection, *model)
+        if found is not None and len(found.owners):
+            connection.execute(
+                """INSERT INTO ros_vector_pieces (model_id, source, number, rows, offsets, codes)
+                   VALUES (1, 'message', 7, 1, '\\x0000', '\\x00')"""
+            )
+        return found
+
+    monkeypatch.setattr(vector_codes.CACHE, "codes", then_refreshed)
+    try:
+        found, asked = statements_of(store, "pier", role="user", scope="messages")
+    finally:
+        store.execute("DELETE FROM ros_vector_pieces WHERE number = 7")
+    assert {"nearest_given"} < asked
+    assert len(found) == 10
+
+
+def test_a_piece_that_is_gone_when_it_is_read_is_noticed(store: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector, "CODES", vector_codes.CodeCache())
+    monkeypatch.setattr(vector_codes, "unpack_piece", lambda *_: pytest.fail("nothing is there to unpack"))
+    monkeypatch.setattr(
+        vector_codes,
+        "statement",
+        lambda _: (
+            "SELECT true AS coded, '[1]'::halfvec::real[] AS centre, 1 AS database, '{987654321}'::bigint[] AS pieces, 5 AS chunks, 0 AS changed"
+        ),
+    )
+    found, asked = statements_of(store, "pier", role="user")
+    assert "nearest_given" not in asked
+    assert len(found) == 10
+
+
+def test_a_model_that_is_not_coded_yet_is_walked(store: Connection) -> None:
+    store.execute("UPDATE ros_embedding_models SET coded = false")
+    try:
+        _, asked = statements_of(store, "pier", agent="codex")
+    finally:
+        store.execute("UPDATE ros_embedding_models SET coded = true")
+    assert asked
+    assert "nearest_given" not in asked

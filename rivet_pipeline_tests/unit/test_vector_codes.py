@@ -1,0 +1,76 @@
+"""Codes choose among the rows that are asked for, and what they choose is near."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from rivet_pipeline.retrieval.vector_codes import RANGE, Codes, unpack_piece
+
+
+def codes_of(owners: list[int], vectors: NDArray[np.float32]) -> Codes:
+    """One piece for each range, packed as the store has them, around the mean of many vectors."""
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    centre = units.mean(axis=0) if len(units) > 10 else np.zeros(vectors.shape[1], dtype=np.float32)
+    numbers = np.array(owners)
+    pieces, words = [], -(-vectors.shape[1] // 64)
+    for number in np.unique(numbers // RANGE).tolist():
+        at = np.flatnonzero(numbers // RANGE == number)
+        offsets = (numbers[at] - number * RANGE).astype("<u2").tobytes()
+        pieces.append(unpack_piece(number, offsets, np.packbits(units[at] > centre, axis=1).tobytes(), words))
+    return Codes.join(tuple(range(len(pieces))), pieces, words, centre)
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+@pytest.mark.parametrize("width", [8, 64, 100, 256])
+@pytest.mark.parametrize("middle", [0.0, 1.0], ids=["around zero", "on one side"])
+def test_the_nearest_rows_are_nearly_always_among_the_chosen(
+    random: np.random.Generator, width: int, middle: float
+) -> None:
+    vectors = (middle + random.standard_normal((20_000, width))).astype(np.float32)
+    query = vectors[1_234] + 0.3 * random.standard_normal(width).astype(np.float32)
+    codes = codes_of(list(range(1, 20_001)), vectors)
+    chosen, is_all = codes.choose(np.arange(1, 20_001), query / np.linalg.norm(query), 2_000)
+    assert not is_all
+    assert len(chosen) == 2_000
+    cosines = vectors @ query / np.linalg.norm(vectors, axis=1)
+    best = np.argsort(-cosines)[:10] + 1
+    assert 1_235 in chosen
+    assert len(np.intersect1d(chosen, best)) >= 8
+
+
+def test_only_rows_that_are_asked_for_are_chosen(random: np.random.Generator) -> None:
+    vectors = random.standard_normal((5_000, 64)).astype(np.float32)
+    owners = list(range(3, 3 + 5_000 * 7, 7))
+    codes = codes_of(owners, vectors)
+    asked = np.array([*owners[::2], 1, 2, 10**9])
+    chosen, _ = codes.choose(random.permutation(asked), vectors[0], 100)
+    assert len(chosen) == 100
+    assert set(chosen.tolist()) <= set(owners[::2])
+
+
+def test_few_rows_are_all_chosen_and_rows_without_a_vector_are_not(random: np.random.Generator) -> None:
+    codes = codes_of([5, 5, 9, 40_000], random.standard_normal((4, 10)).astype(np.float32))
+    chosen, is_all = codes.choose(np.array([5, 6, 40_000]), np.ones(10, dtype=np.float32), 50)
+    assert (chosen.tolist(), is_all) == ([5, 40_000], True)
+
+
+def test_a_row_of_several_chunks_is_chosen_once_by_its_best() -> None:
+    vectors = np.array([[-1.0] * 8, [1.0] * 8, [1.0] * 7 + [-1.0], [-1.0] * 7 + [1.0]], dtype=np.float32)
+    codes = codes_of([1, 1, 2, 3], vectors)
+    chosen, is_all = codes.choose(np.array([1, 2, 3]), np.ones(8, dtype=np.float32), 2)
+    assert (chosen.tolist(), is_all) == ([1, 2], False)
+
+
+def test_nothing_is_chosen_of_nothing() -> None:
+    codes = codes_of([], np.empty((0, 64), dtype=np.float32))
+    chosen, is_all = codes.choose(np.array([1, 2]), np.ones(64, dtype=np.float32), 5)
+    assert (chosen.tolist(), is_all) == ([], True)
+    assert codes_of([4], np.ones((1, 64), dtype=np.float32)).choose(
+        np.array([], dtype=np.int64), np.ones(64, dtype=np.float32), 5
+    )[1]

@@ -1,9 +1,9 @@
 """Search latency through HTTP, against the naive query in the same database and an in-process Tantivy index.
 
 Fills an embedded Postgres with made-up messages (`corpus.py`; vectors as `search_store.py` says), refreshes the text
-index at each size, and then, at the last one, starts `rivet serve` in a process of its own and times warm searches:
-hybrid, words only, filtered, and hybrid while 50 captures a second arrive and the index is refreshed. Beside
-it: the naive way (`ts_rank_cd` over the OR of the words, same database), Tantivy over the same texts in this process as
+index and the vectors' codes at each size, and then, at the last one, starts `rivet serve` in a process of its own and
+times warm searches: hybrid, words only, filtered, and hybrid while 50 captures a second arrive and both are refreshed.
+Beside it: the naive way (`ts_rank_cd` over the OR of the words, same database), Tantivy over the same texts in this process as
 the limit, and how far the first ten by words agree with BM25 of the same formula over every row. Prints a table; writes
 nothing into the repository.
 
@@ -46,6 +46,7 @@ from rivet_pipeline.retrieval import lexical
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.scoring import PROFILE, idf
 from rivet_pipeline.retrieval.types import SearchRequest
+from rivet_pipeline.retrieval.vector_pieces import refresh_vector_pieces
 
 QUERIES = 100
 CAPTURES_PER_SECOND = 50
@@ -280,6 +281,7 @@ def captures(port: int, url: str) -> Iterator[list[float]]:
         with connect(url) as connection:
             while not stop.wait(REFRESH_EVERY):
                 refresh_lexicon(connection)
+                refresh_vector_pieces(connection)
 
     threads = [threading.Thread(target=post, args=(number, 4)) for number in range(4)] + [
         threading.Thread(target=refresh)
@@ -312,15 +314,21 @@ def database(url: str | None) -> Iterator[tuple[str, Path]]:
 
 
 def build(connection: Connection, filler: Filler, sizes: Sequence[int]) -> list[Figures]:
-    """Fills up to each size and refreshes the index there: seconds of all refreshes so far, bytes of the index."""
+    """Fills up to each size and refreshes the index there: seconds of all refreshes so far, bytes of the index.
+
+    The vectors' codes are refreshed after it, and have their own figures.
+    """
     built: list[Figures] = []
-    seconds = 0.0
+    seconds = coding = 0.0
     for size in sizes:
         begun = time.perf_counter()
         filler.fill(size)
         filled = time.perf_counter()
         figures = refresh_lexicon(connection)
-        seconds += time.perf_counter() - filled
+        indexed = time.perf_counter()
+        seconds += indexed - filled
+        codes = refresh_vector_pieces(connection)
+        coding += time.perf_counter() - indexed
         row = connection.execute(
             """SELECT pg_relation_size('ros_messages_tsv') AS gin, pg_total_relation_size('ros_lexicon') AS lexicon,
                       pg_total_relation_size('ros_messages') AS messages"""
@@ -334,6 +342,8 @@ def build(connection: Connection, filler: Filler, sizes: Sequence[int]) -> list[
                 "pieces": figures.pieces,
                 "index_mb": round(figures.index_bytes / 1e6, 1),
                 "lexicon_mb": round(row["lexicon"] / 1e6, 1),
+                "code_s": round(coding, 1),
+                "codes_mb": round(codes.bytes / 1e6, 1),
                 "gin_mb": round(row["gin"] / 1e6, 1),
                 "messages_mb": round(row["messages"] / 1e6, 1),
             }
@@ -419,6 +429,9 @@ def run(url: str, folder: Path, sizes: Sequence[int], options: argparse.Namespac
             print(f"vectors indexed and vacuumed in {time.perf_counter() - begun:.1f} s", flush=True)
         if options.step == "fill":
             return
+        if options.step == "measure":
+            # Whoever filled it may have known of no codes.
+            print(f"vector codes: {refresh_vector_pieces(connection).bytes / 1e6:.1f} MB", flush=True)
         queries = make_queries(connection, random.Random(options.seed))
         agreed = agreement(connection, queries[: options.agreement]) if "agreement" in options.parts else None
         rows = measure(url, folder, connection, queries, options)

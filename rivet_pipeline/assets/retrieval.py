@@ -1,4 +1,4 @@
-"""The text index and the statistics that retrieval reads, and how good retrieval is, as figures over time."""
+"""What retrieval reads (text index, statistics, vector codes), and how good retrieval is, as figures over time."""
 
 import time
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from rivet_pipeline.retrieval.evaluation import Evaluation, drops, keep
 from rivet_pipeline.retrieval.evaluation_sets import read_questions
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.quality_history import record_quality
+from rivet_pipeline.retrieval.vector_pieces import refresh_vector_pieces
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.trial import try_questions
 from rivet_pipeline.versions import LEXICON_VERSION, RETRIEVAL_QUALITY_VERSION
@@ -32,17 +33,20 @@ _COMPARED = 30
     metadata=stored_in("ros_lexicon"),
     description=described(
         "The text index that BM25 is scored from, and how many messages and summaries contain each word. Takes up "
-        "only what came or changed since the last time, piece by piece; search works while it is behind.",
+        "only what came or changed since the last time, piece by piece; search works while it is behind. The "
+        "codes of the vectors, one bit a dimension, by which a search within a filter chooses what it compares, come "
+        "along.",
         SEARCH,
         HEALTH,
         table="ros_lexicon",
     ),
 )
 def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
-    """Indexes and counts the words of the rows that came or changed since the last refresh."""
+    """Indexes and counts the words of the rows that came or changed since the last refresh; then codes the vectors."""
     began = time.perf_counter()
     with store.connection() as connection:
         figures = refresh_lexicon(connection)
+        codes = refresh_vector_pieces(connection)
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": figures.terms,
@@ -54,6 +58,10 @@ def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
             "index_mb": round(figures.index_bytes / 1e6, 1),
             "mean_length_bytes": round(figures.mean_length, 1),
             "rows_behind": figures.behind,
+            "vector_pieces_written": codes.written,
+            "vectors_coded": codes.chunks,
+            "vector_codes_mb": round(codes.bytes / 1e6, 1),
+            "vector_changes_waiting": codes.waiting,
             "seconds": round(time.perf_counter() - began, 3),
         }
     )

@@ -63,7 +63,8 @@ remine_wiki_days = dg.define_asset_job(
 refresh_lexicon = dg.define_asset_job(
     "refresh_lexicon",
     selection=dg.AssetSelection.assets("lexicon"),
-    description="Every hour (`lexicon_hourly`), by the sensor after new words: the text index that search scores with.",
+    description="Every hour (`lexicon_hourly`), by the sensor after new words or vectors: the text index and the "
+    "vectors' codes that search scores with.",
 )
 
 measure_retrieval = dg.define_asset_job(

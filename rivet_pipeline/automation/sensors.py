@@ -36,6 +36,7 @@ from rivet_pipeline.db.stale import StaleDay, stale_days
 from rivet_pipeline.embedding.embed import announce_model
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.retrieval.lexicon import is_due
+from rivet_pipeline.retrieval.vector_pieces import vector_pieces_due
 from rivet_pipeline.stages import STAGES, SUMMARY_STAGES, WHOLE_STAGES
 from rivet_pipeline.summaries.compact import announce_summarizer
 from rivet_pipeline.tags.propose import announce_tagger
@@ -113,7 +114,8 @@ def pending_work(
         _announce_models(connection, models)
         _announce_tagger(connection, models)
         pending = _due_now(pending_days(connection))
-        lexicon_due = is_due(connection, busy=bool(pending))
+        busy = bool(pending)
+        lexicon_due = is_due(connection, busy=busy) or vector_pieces_due(connection, busy=busy)
         wiki_due = not pending and wiki_is_due(connection)
     requests = requests_for(context.instance, pending, reason=NEW_ROWS, now=now)
     if lexicon_due and _may_ask_for(context.instance, LEXICON_TAG, now):

@@ -42,6 +42,7 @@ from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.db.store import dagster_url, embedded_server, prepare, prepare_dagster, stop_unless_used, store_url
 from rivet_pipeline.errors import RivetError, StoreUnavailableError
 from rivet_pipeline.retrieval.lexicon import is_due
+from rivet_pipeline.retrieval.vector_pieces import vector_pieces_due
 from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.shipped import shipped
 from rivet_pipeline.stages import STAGES
@@ -394,7 +395,7 @@ def _work_off(url: str, watch: _Watch, console: Console) -> None:
 
 
 def _is_waiting(connection: Connection, pending: list[PendingDay]) -> bool:
-    return any(not item.timed for item in pending) or is_due(connection)
+    return any(not item.timed for item in pending) or is_due(connection) or vector_pieces_due(connection)
 
 
 def _progress(pending: list[PendingDay], most: dict[str, int]) -> Table:

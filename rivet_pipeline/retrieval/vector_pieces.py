@@ -104,7 +104,7 @@ def _alone(connection: Connection) -> Iterator[None]:
 
 def _forget_others(connection: Connection) -> None:
     with connection.transaction():
-        # The lock on the model's row keeps it from beginning to serve in between. A row that somebody else has locked
+        # The lock on a model's row keeps it from beginning to serve in between. A row that somebody else has locked
         # is left for the next time: nobody waits here.
         connection.execute(
             """WITH others AS (
@@ -154,11 +154,13 @@ def _code(connection: Connection, model: int, *, whole: bool) -> int:
         for number in sorted(_noted_ranges(connection, source) | _new_ranges(connection, model, source, whole=whole)):
             written += _write_piece(connection, model, source, number)
     if whole:
-        # Without any vector it stays as it is: the first ones shall not wait until they are many.
+        # Without any vector it stays as it is: the first ones shall not wait until they are many. Nor is it waited for
+        # whoever makes another model serve.
         connection.execute(
             """UPDATE ros_embedding_models SET coded = true
-               WHERE id = %(model)s AND EXISTS (SELECT FROM ros_embeddings WHERE model_id = %(model)s
-                                                AND owner_kind IN ('message', 'summary'))""",
+               WHERE id = (SELECT id FROM ros_embedding_models WHERE id = %(model)s FOR NO KEY UPDATE SKIP LOCKED)
+                 AND EXISTS (SELECT FROM ros_embeddings
+                             WHERE model_id = %(model)s AND owner_kind IN ('message', 'summary'))""",
             {"model": model},
         )
     return written
@@ -167,7 +169,7 @@ def _code(connection: Connection, model: int, *, whole: bool) -> int:
 def _note_changes(connection: Connection, model: int) -> None:
     """Reads the changes into a table of this session, with the ranges of their owners.
 
-    Their vectors are those that any later statement sees. Changes whose owner does not exist any more are deleted.
+    Any later statement sees the vectors that they tell of. Changes whose owner does not exist any more are deleted.
     """
     connection.execute("DROP TABLE IF EXISTS ros_noted_vector_changes")
     connection.execute(

@@ -288,6 +288,20 @@ def test_the_lexicon_counts_what_came(pipeline: Pipeline) -> None:
     assert pipeline.rows("SELECT df FROM ros_lexicon WHERE term = 'zeppelin'") == [{"df": 10}]
 
 
+def test_the_lexicon_codes_the_vectors_that_came(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:1", count=10)
+    pipeline.run(DAY)
+    result = pipeline.defs.resolve_job_def("refresh_lexicon").execute_in_process(instance=pipeline.instance)
+    (shown,) = materializations(result, "lexicon").values()
+    names = ("vector_pieces_written", "vectors_coded", "vector_changes_waiting")
+    assert tuple(shown[name] for name in names) == (2, 11, 0)
+    assert shown["vector_codes_mb"] == 0.0
+    assert pipeline.rows("SELECT source, rows FROM ros_vector_pieces ORDER BY source") == [
+        {"source": "message", "rows": 10},
+        {"source": "summary", "rows": 1},
+    ]
+
+
 def test_a_store_that_is_away_fails_the_run(instance: dg.DagsterInstance, connection: Connection) -> None:
     lost = Pipeline("postgresql://nobody@127.0.0.1:9/nothing", connection, instance)
     assert not lost.run(DAY, raise_on_error=False).success

@@ -33,7 +33,7 @@ from rivet_pipeline.db.event_log import trim_event_log
 from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.errors import InvalidInputError, StoreUnavailableError
 from rivet_pipeline.models.protocols import ModelError
-from rivet_pipeline.retrieval import lexicon
+from rivet_pipeline.retrieval import lexicon, vector_pieces
 from rivet_pipeline.stages import STAGES, SUMMARY_STAGES
 from rivet_pipeline.summaries.compact import summarize_leaves
 from rivet_pipeline_tests.integration.pipeline import (
@@ -271,6 +271,19 @@ def test_the_lexicon_does_not_wait_for_ever_while_rows_keep_coming(
     monkeypatch.setattr(lexicon, "LEAST_BEHIND_BUSY", 10)
     capture(pipeline.connection, "test:1")
     assert [LEXICON_TAG in request.tags for request in tick(pipeline)] == [False, True]
+
+
+def test_the_lexicon_is_asked_for_when_only_vectors_came(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_pieces, "LEAST_BEHIND", 10)
+    capture(pipeline.connection, "test:1")
+    for _ in ("the days", "the lexicon"):
+        assert carry_out(pipeline, tick(pipeline)[0]).success
+    change = "UPDATE ros_embeddings SET created_at = now() WHERE owner_id IN (SELECT id FROM ros_messages LIMIT %s)"
+    for messages, asked in ((4, []), (6, [{"lexicon"}])):
+        pipeline.connection.execute(change, [messages])
+        assert [stages(request) for request in tick(pipeline)] == asked
+    assert carry_out(pipeline, dg.RunRequest(asset_selection=[dg.AssetKey("lexicon")])).success
+    assert tick(pipeline) == []
 
 
 def test_a_failing_lexicon_rests_before_it_is_asked_for_again(

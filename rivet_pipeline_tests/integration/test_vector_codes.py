@@ -182,7 +182,8 @@ def test_a_piece_that_is_gone_when_it_is_read_is_noticed(store: Connection, monk
         vector_codes,
         "statement",
         lambda _: (
-            "SELECT true AS coded, '[1]'::halfvec::real[] AS centre, 1 AS database, '{987654321}'::bigint[] AS pieces, 5 AS chunks, 0 AS changed"
+            """SELECT true AS coded, '[1]'::halfvec::real[] AS centre, 1 AS database, '{987654321}'::bigint[] AS pieces,
+                            5 AS chunks, 0 AS changed"""
         ),
     )
     found, asked = statements_of(store, "pier", role="user")

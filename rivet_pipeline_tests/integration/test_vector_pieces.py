@@ -19,12 +19,8 @@ from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.migrations import apply_migrations, read_migrations
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.retrieval import vector_pieces
-from rivet_pipeline.retrieval.vector_pieces import (
-    RANGE,
-    VectorPieceFigures,
-    refresh_vector_pieces,
-    vector_pieces_due,
-)
+from rivet_pipeline.retrieval.vector_codes import RANGE
+from rivet_pipeline.retrieval.vector_pieces import VectorPieceFigures, refresh_vector_pieces, vector_pieces_due
 from rivet_pipeline_tests.integration.memory_rows import (
     add_conversation,
     add_message,
@@ -39,10 +35,14 @@ WIDTH = 21
 Chunk = tuple[str, int, bytes]
 
 
+#: Owners a piece where they are few, so that a few rows are many pieces.
+_SMALL = 4
+
+
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four owners a piece, so that a few rows are many pieces."""
-    monkeypatch.setattr(vector_pieces, "RANGE", 4)
+    """Four owners a piece."""
+    monkeypatch.setattr(vector_pieces, "RANGE", _SMALL)
 
 
 def vector(rng: random.Random) -> NDArray[np.float32]:
@@ -60,7 +60,8 @@ def serving(connection: Connection) -> int:
 def table_chunks(connection: Connection) -> dict[tuple[str, UUID], list[Chunk]]:
     """What numpy makes of the serving model's vectors, by owner."""
     rows = connection.execute(
-        """SELECT e.owner_kind, e.owner_id, e.embedding, coalesce(m.seq, s.seq) AS seq FROM ros_embeddings AS e
+        """SELECT e.owner_kind, e.owner_id, l2_normalize(e.embedding) AS unit, k.centre, coalesce(m.seq, s.seq) AS seq
+           FROM ros_embeddings AS e JOIN ros_embedding_models AS k ON k.id = e.model_id
            LEFT JOIN ros_messages AS m ON e.owner_kind = 'message' AND m.id = e.owner_id
            LEFT JOIN ros_summaries AS s ON e.owner_kind = 'summary' AND s.id = e.owner_id
            WHERE e.model_id = %s AND coalesce(m.seq, s.seq) IS NOT NULL ORDER BY seq, e.chunk""",
@@ -68,7 +69,7 @@ def table_chunks(connection: Connection) -> dict[tuple[str, UUID], list[Chunk]]:
     ).fetchall()
     found = defaultdict(list)
     for row in rows:
-        code = np.packbits(row["embedding"].to_numpy() > 0).tobytes()
+        code = np.packbits(row["unit"].to_numpy() > row["centre"].to_numpy()).tobytes()
         found[row["owner_kind"], row["owner_id"]].append((row["owner_kind"], row["seq"], code))
     return dict(found)
 
@@ -84,8 +85,9 @@ def piece_chunks(connection: Connection, model: int) -> list[Chunk]:
         codes = np.frombuffer(piece["codes"], dtype=np.uint8).reshape(piece["rows"], -1)
         assert len(offsets) == piece["rows"] > 0
         assert (np.diff(offsets) >= 0).all()
-        assert (offsets < vector_pieces.RANGE).all()
-        seqs = piece["number"] * vector_pieces.RANGE + offsets
+        width = vars(vector_pieces)["RANGE"]
+        assert (offsets < width).all()
+        seqs = piece["number"] * width + offsets
         found += [(piece["source"], int(seq), code.tobytes()) for seq, code in zip(seqs, codes, strict=True)]
     return found
 

@@ -148,7 +148,7 @@ def test_without_codes_the_filter_is_walked_or_compared_whole(
     store: Connection, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, value: int
 ) -> None:
     monkeypatch.setattr(module, name, value)
-    found, asked = statements_of(store, "gale harbour inlet", agent="codex")
+    found, asked = statements_of(store, "gale harbour inlet", agent="codex", scope="messages")
     assert asked
     assert "nearest_given" not in asked
     assert min(found) >= nearest_of_all(store, "gale harbour inlet", 60, agent="codex")[-1] - 1e-3
@@ -194,7 +194,7 @@ def test_a_piece_that_is_gone_when_it_is_read_is_noticed(store: Connection, monk
 def test_a_model_that_is_not_coded_yet_is_walked(store: Connection) -> None:
     store.execute("UPDATE ros_embedding_models SET coded = false")
     try:
-        _, asked = statements_of(store, "pier", agent="codex")
+        _, asked = statements_of(store, "pier", agent="codex", scope="messages")
     finally:
         store.execute("UPDATE ros_embedding_models SET coded = true")
     assert asked

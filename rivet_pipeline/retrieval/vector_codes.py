@@ -40,7 +40,7 @@ MOST_CHANGED = 2_000
 #: Rows that are compared with the query's components, after bits alone.
 _NEAR = 8_000
 
-_WORD_BITS, _BYTE_BITS = 64, 8
+_WORD_BITS, _WORD_BYTES = 64, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +86,16 @@ class Codes:
         # The mean square of that distance is known of unit vectors, and its mean of a normal distribution.
         square = max(0.0, 1.0 - float(self.centre @ self.centre)) / len(query)
         apart = math.sqrt(2 / math.pi * square)
-        # What each byte of a code adds: a component where the bit is set, else its opposite; of the query and the mean.
-        signs = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32) * 2 - 1
-        weights = np.stack([_padded(query), _padded(self.centre)], axis=1).reshape(-1, _BYTE_BITS, 2)
-        octets = np.take(self.words, among, axis=1).view(np.uint8).reshape(len(self.words), len(among), -1)
-        sums = np.zeros((len(among), 2), dtype=np.float32)
-        for place, part in enumerate(weights):
-            sums += (signs @ part)[octets[place // octets.shape[2], :, place % octets.shape[2]]]
-        lengths = float(self.centre @ self.centre) + 2 * apart * sums[:, 1] + len(query) * apart**2
-        cosines: Array = (float(query @ self.centre) + apart * sums[:, 0]) / np.sqrt(np.maximum(lengths, 1e-9))
+        octets = np.ascontiguousarray(self.words[:, among].T).view(np.uint8)
+        bits = np.unpackbits(octets, axis=1, count=len(query)).astype(np.float32)
+
+        def sums(weights: NDArray[np.float32]) -> Array:
+            # A bit that is not set stands for the component's opposite. Not `@`: BLAS would wake its threads for this.
+            found: Array = 2 * np.einsum("ij,j->i", bits, weights) - weights.sum()
+            return found
+
+        lengths = float(self.centre @ self.centre) + 2 * apart * sums(self.centre) + len(query) * apart**2
+        cosines: Array = (float(query @ self.centre) + apart * sums(query)) / np.sqrt(np.maximum(lengths, 1e-9))
         return cosines
 
     def _places(self, rows: Array) -> Array:
@@ -144,7 +145,7 @@ class CodeCache:
         if state is None or not state["coded"] or state["changed"] > MOST_CHANGED:
             return None
         words = -(-dimensions // _WORD_BITS)
-        if state["chunks"] * words * (_WORD_BITS // _BYTE_BITS) > MOST_BYTES:
+        if state["chunks"] * words * _WORD_BYTES > MOST_BYTES:
             return None
         pieces = tuple(state["pieces"])
         info = connection.info
@@ -197,6 +198,6 @@ def unpack_piece(number: int, offsets: bytes, codes: bytes, words: int) -> tuple
     """The owners and the words of a row of `ros_vector_pieces`; `words` is how many a code takes."""
     owners = np.frombuffer(offsets, dtype="<u2").astype(np.int64) + number * RANGE
     octets = np.frombuffer(codes, dtype=np.uint8).reshape(len(owners), -1)
-    padded = np.zeros((len(owners), words * (_WORD_BITS // _BYTE_BITS)), dtype=np.uint8)
+    padded = np.zeros((len(owners), words * _WORD_BYTES), dtype=np.uint8)
     padded[:, : octets.shape[1]] = octets
     return owners, np.ascontiguousarray(padded.view(np.uint64).T)

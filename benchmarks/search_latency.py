@@ -3,9 +3,9 @@
 Fills an embedded Postgres with made-up messages (`corpus.py`; vectors as `search_store.py` says), refreshes the text
 index and the vectors' codes at each size, and then, at the last one, starts `rivet serve` in a process of its own and
 times warm searches: hybrid, words only, filtered, and hybrid while 50 captures a second arrive and both are refreshed.
-Beside it: the naive way (`ts_rank_cd` over the OR of the words, same database), Tantivy over the same texts in this process as
-the limit, and how far the first ten by words agree with BM25 of the same formula over every row. Prints a table; writes
-nothing into the repository.
+Beside it: the naive way (`ts_rank_cd` over the OR of the words, same database), Tantivy over the same texts in this
+process as the limit, and how far the first ten by words agree with BM25 of the same formula over every row. Prints a
+table; writes nothing into the repository.
 
     python -m benchmarks.search_latency --sizes 10000 100000
     python -m benchmarks.search_latency --messages 1000000 --json figures.json

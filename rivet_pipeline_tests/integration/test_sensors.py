@@ -373,6 +373,9 @@ def test_another_embedding_model_wakes_what_it_has_not_embedded(pipeline: Pipeli
     assert carry_out(pipeline, request).success
     serving = pipeline.rows("SELECT name FROM ros_embedding_models WHERE serving")
     assert serving == [{"name": "other-256"}]
+    (codes,) = tick(pipeline)
+    assert stages(codes) == {"lexicon"}
+    assert carry_out(pipeline, codes).success
     assert tick(pipeline) == []
 
 

@@ -27,7 +27,7 @@ from rivet_pipeline.wiki.types import Decision
 _PATCHES = 3
 
 #: How a patch's page was found, in words.
-_FOUND: Mapping[Decision, str] = {
+FOUND: Mapping[Decision, str] = {
     "slug": "by name",
     "redirect": "by a former name",
     "alias": "by another name",
@@ -170,6 +170,6 @@ def _patch(one: PatchLine) -> Sequence[str]:
     return (
         title if one.slug is None else f"[{title}]({in_hub(f'/hub/wiki/{quote(one.slug)}')})",
         code(one.says, 100),
-        f"{one.status} ({_FOUND[one.decision]})",
+        f"{one.status} ({FOUND[one.decision]})",
         f"[leaf summary]({in_hub(f'/hub/s/{one.leaf_id}')})",
     )

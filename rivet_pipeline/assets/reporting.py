@@ -21,9 +21,21 @@ from rivet_pipeline.retrieval.lineage import newest_summaries
 from rivet_pipeline.stages import REMINED_STAGES, DayReport, StageReport
 from rivet_pipeline.summaries.types import Kind
 from rivet_pipeline.wiki.read import PatchLine, newest_patches
+from rivet_pipeline.wiki.types import Decision
 
 #: Patches that a day shows: Dagster hides Markdown of a thousand characters and more behind a link.
 _PATCHES = 3
+
+#: How a patch's page was found, in words.
+FOUND: Mapping[Decision, str] = {
+    "slug": "by name",
+    "redirect": "by a former name",
+    "alias": "by another name",
+    "entities": "by shared names",
+    "search": "by search",
+    "new": "new page",
+    "consolidation": "by consolidation",
+}
 
 
 def materialized(
@@ -158,6 +170,6 @@ def _patch(one: PatchLine) -> Sequence[str]:
     return (
         title if one.slug is None else f"[{title}]({in_hub(f'/hub/wiki/{quote(one.slug)}')})",
         code(one.says, 100),
-        f"{one.status} (by {one.decision})",
+        f"{one.status} ({FOUND[one.decision]})",
         f"[leaf summary]({in_hub(f'/hub/s/{one.leaf_id}')})",
     )

@@ -51,8 +51,8 @@ def lexicon(store: StoreResource) -> dg.MaterializeResult[None]:
         metadata={
             "dagster/row_count": figures.terms,
             "documents": figures.documents,
-            "messages_counted": figures.messages,
-            "summaries_counted": figures.summaries,
+            "messages_added": figures.messages,
+            "summaries_added": figures.summaries,
             "rows_changed": figures.changed,
             "index_pieces": figures.pieces,
             "index_mb": round(figures.index_bytes / 1e6, 1),

@@ -163,7 +163,7 @@ def _announce_tagger(connection: Connection, models: Models) -> None:
 def remine_stale(
     context: dg.SensorEvaluationContext, store: StoreResource, models: dg.ResourceParam[Models]
 ) -> dg.SensorResult | dg.SkipReason:
-    """Requests runs over the days with stale summaries. Off until somebody switches it on; it may stay on."""
+    """Requests runs over the days with stale rows. Off until somebody switches it on; it may stay on."""
     with connect(store.url, application_name="rivet-sensor") as connection:
         announce_summarizer(connection, models.summarizer.model)
         _announce_tagger(connection, models)
@@ -171,14 +171,14 @@ def remine_stale(
         stale = stale_days(connection)
     left = sum(day.items for day in stale)
     if not left:
-        return dg.SkipReason("no summary is stale")
+        return dg.SkipReason("nothing is stale")
     ready = [day for day in stale if day.ready]
     if not ready:
-        return dg.SkipReason(f"stale and waiting after a failure: {left} summaries; see `rivet stats`")
+        return dg.SkipReason(f"stale and waiting after a failure: {left} rows; see `rivet stats`")
     requests = _remine_requests(context.instance, ready, datetime.now(UTC))
     if not requests:
-        return dg.SkipReason(f"stale: {left} summaries; live or resting runs cover the oldest of them")
-    context.log.info("stale: %s summaries on %s days", left, len({day.day for day in stale}))
+        return dg.SkipReason(f"stale: {left} rows; live or resting runs cover the oldest of them")
+    context.log.info("stale: %s rows on %s days", left, len({day.day for day in stale}))
     return dg.SensorResult(run_requests=requests)
 
 

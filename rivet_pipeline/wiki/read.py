@@ -16,7 +16,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.wiki.names import fold, slugify
 from rivet_pipeline.wiki.pages import page_from_json
 from rivet_pipeline.wiki.search import excerpt
-from rivet_pipeline.wiki.types import SECTIONS, Bullet, Page, Section
+from rivet_pipeline.wiki.types import SECTIONS, Bullet, Decision, Page, Section
 
 #: Pages that a page names as near to it by what they share.
 _NEIGHBOURS = 6
@@ -141,7 +141,7 @@ class PatchLine:
 
     title: str
     status: str
-    decision: str
+    decision: Decision
     says: str
     leaf_id: UUID
     slug: str | None

@@ -284,7 +284,7 @@ def test_the_lexicon_counts_what_came(pipeline: Pipeline) -> None:
     capture(pipeline.connection, "test:1", count=10, word="zeppelin")
     result = pipeline.defs.resolve_job_def("refresh_lexicon").execute_in_process(instance=pipeline.instance)
     (shown,) = materializations(result, "lexicon").values()
-    assert (shown["messages_counted"], shown["documents"], shown["rows_behind"]) == (10, 10, 0)
+    assert (shown["messages_added"], shown["documents"], shown["rows_behind"]) == (10, 10, 0)
     assert pipeline.rows("SELECT df FROM ros_lexicon WHERE term = 'zeppelin'") == [{"df": 10}]
 
 

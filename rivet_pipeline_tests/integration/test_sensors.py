@@ -455,9 +455,9 @@ def refined(pipeline: Pipeline, number: int, *, apart: int = 1) -> list[date]:
 
 
 def test_remining_asks_for_nothing_while_nothing_is_stale(pipeline: Pipeline) -> None:
-    assert remine_tick(pipeline) == "no summary is stale"
+    assert remine_tick(pipeline) == "nothing is stale"
     refined(pipeline, 2)
-    assert remine_tick(pipeline) == "no summary is stale"
+    assert remine_tick(pipeline) == "nothing is stale"
 
 
 def test_remining_redoes_every_stale_summary_and_then_rests(pipeline: Pipeline) -> None:
@@ -471,7 +471,7 @@ def test_remining_redoes_every_stale_summary_and_then_rests(pipeline: Pipeline) 
         assert (request.tags["rivet/reason"], request.tags["dagster/priority"]) == ("stale", "-1")
         assert request.tags[AUTOMATION_TAG] == "true"
         assert carry_out(pipeline, request).success
-    assert remine_tick(pipeline) == "no summary is stale"
+    assert remine_tick(pipeline) == "nothing is stale"
     assert pipeline.rows("SELECT model, count(*)::int AS n FROM ros_summaries GROUP BY model") == [
         {"model": "other-1", "n": 4}
     ]
@@ -492,7 +492,7 @@ def test_remining_takes_a_few_ranges_at_a_time_the_oldest_first_and_leaves_live_
     assert [days(request)[0] for request in requests] == [str(day) for day in (found[0], *found[2:5])]
     assert len(requests) == MAX_REMINE_RUNS
     runs = [enter(pipeline.instance, request, DagsterRunStatus.QUEUED) for request in requests]
-    assert remine_tick(pipeline) == "stale: 12 summaries; live or resting runs cover the oldest of them"
+    assert remine_tick(pipeline) == "stale: 12 rows; live or resting runs cover the oldest of them"
     pipeline.instance.report_run_canceled(runs[0])
     again = remine_requests(pipeline)
     assert [days(request)[0] for request in again] == [str(found[0])]
@@ -520,12 +520,12 @@ def test_remining_rests_with_the_model_service_and_asks_it_once_a_time(pipeline:
         (request,) = remine_requests(pipeline)
         assert carry_out(pipeline, request).success
         assert len(pipeline.models.summarizer.requests) == probes
-        assert remine_tick(pipeline) == "stale and waiting after a failure: 3 summaries; see `rivet stats`"
+        assert remine_tick(pipeline) == "stale and waiting after a failure: 3 rows; see `rivet stats`"
         pipeline.retry_now()
     pipeline.models.summarizer.down = False
     (request,) = remine_requests(pipeline)
     assert carry_out(pipeline, request).success
-    assert remine_tick(pipeline) == "no summary is stale"
+    assert remine_tick(pipeline) == "nothing is stale"
 
 
 def test_remining_leaves_what_can_not_be_redone_in_sight(pipeline: Pipeline) -> None:
@@ -538,7 +538,7 @@ def test_remining_leaves_what_can_not_be_redone_in_sight(pipeline: Pipeline) -> 
         requests = remine_requests(pipeline)
         carry_out(pipeline, requests[0])
         pipeline.connection.execute("UPDATE ros_failures SET next_attempt_at = now() WHERE next_attempt_at IS NOT NULL")
-    assert remine_tick(pipeline) == "stale and waiting after a failure: 1 summaries; see `rivet stats`"
+    assert remine_tick(pipeline) == "stale and waiting after a failure: 1 rows; see `rivet stats`"
 
 
 def test_the_live_sensor_says_what_is_current_and_leaves_the_stale_alone(pipeline: Pipeline) -> None:

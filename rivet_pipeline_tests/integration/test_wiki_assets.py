@@ -45,7 +45,9 @@ def test_from_a_capture_to_a_page_with_vectors_and_once_more_for_a_newer_version
     latest = pipeline.instance.get_latest_materialization_event(dg.AssetKey("wiki_patches"))
     assert latest is not None
     assert latest.asset_materialization is not None
-    assert "Importer port" in str(latest.asset_materialization.metadata["newest_patches"].value)
+    patches = str(latest.asset_materialization.metadata["newest_patches"].value)
+    assert "Importer port" in patches
+    assert "applied (new page)" in patches
     assert latest.asset_materialization.metadata["rows_written"].value == 1
     assert pipeline.rows("SELECT slug, bullets FROM ros_wiki_topics") == [{"slug": "importer-port", "bullets": 1}]
     # Pages and their vectors follow in a run of their own, when nothing else is pending.

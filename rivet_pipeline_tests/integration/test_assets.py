@@ -45,7 +45,7 @@ def test_a_run_over_days_refines_their_conversations_and_shows_each_day(pipeline
     leaves = materializations(result, "leaf_summaries")
     assert [leaves[str(day)]["dagster/row_count"] for day in (DAY, NEXT, QUIET)] == [2, 1, 0]
     assert [leaves[str(day)]["model_calls"] for day in (DAY, NEXT, QUIET)] == [2, 1, 0]
-    assert leaves[str(DAY)]["model"] == "extractive-1"
+    assert leaves[str(DAY)]["model"] == "extractive-2"
     assert leaves[str(DAY)]["run_rows_written"] == 3
     vectors = materializations(result, "message_embeddings")
     assert [vectors[str(day)]["rows_written"] for day in (DAY, NEXT, QUIET)] == [20, 10, 0]
@@ -146,14 +146,14 @@ def test_another_summarizer_redoes_its_day_and_keeps_the_older_texts(pipeline: P
     assert materializations(result, "leaf_summaries")[str(DAY)]["rows_written"] == 2
     revisions = pipeline.rows("SELECT summary_id, content, model FROM ros_summary_revisions")
     assert [(row["content"], row["model"]) for row in revisions] == [
-        (older[row["summary_id"]], "extractive-1") for row in revisions
+        (older[row["summary_id"]], "extractive-2") for row in revisions
     ]
     models = pipeline.rows(
         """SELECT c.day, array_agg(DISTINCT s.model) AS models
            FROM ros_summaries AS s JOIN ros_conversations AS c ON c.id = s.conversation_id
            GROUP BY c.day ORDER BY c.day"""
     )
-    assert models == [{"day": DAY, "models": ["other-1"]}, {"day": NEXT, "models": ["extractive-1"]}]
+    assert models == [{"day": DAY, "models": ["other-1"]}, {"day": NEXT, "models": ["extractive-2"]}]
 
 
 def test_a_raised_version_redoes_exactly_what_is_older(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,7 +180,7 @@ def _rest_line(stage: StageQueue, rest: Rest, zone: ZoneInfo) -> str:
     what = "its service" if rest is stage.service else counted
     again = f", tried again {_when(rest.next_attempt_at, zone)}" if rest.next_attempt_at is not None else ""
     if rest.due > stage.items and stage.stage in STAGE_OF.values():
-        # Nothing of the live pipeline asks for them: what only an older version or another model made waits for somebody.
+        # What only an older version or another model made waits for a person: the live pipeline does not ask for it.
         again = ", tried again when summaries are made again: a backfill, `rivet memory remine`"
     since = local_time(rest.oldest_at, zone)
     return f"! {stage.stage}: {what} ({rest.cause}{again}; since {since}): {one_line(rest.error, 300)}"

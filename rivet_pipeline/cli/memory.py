@@ -163,10 +163,8 @@ def _print_queue(stages: list[StageQueue], zone: ZoneInfo) -> None:
     for column in ("stage", "days", "due", "resting", "given up", "oldest day", ""):
         table.add_column(column, justify="left" if column in left else "right")
     for stage in stages:
-        resting = sum(rest.waiting for rest in stage.resting)
-        given_up = sum(rest.given_up for rest in stage.resting)
-        figures = (stage.days, stage.items, resting, given_up)
-        note = "the whole stage rests" if stage.service is not None and stage.service.waiting else ""
+        figures = (stage.days, stage.items, stage.waiting, stage.given_up)
+        note = "the whole stage rests" if stage.rests else ""
         table.add_row(stage.stage, *(f"{figure:,}" for figure in figures), str(stage.oldest_day or ""), note)
     out.print(table)
     for stage in stages:

@@ -269,6 +269,22 @@ def test_a_job_makes_what_failed_due_again(pipeline: Pipeline) -> None:
     assert {"leaf_summaries", "message_embeddings"} <= pipeline.pending()
 
 
+def test_a_job_shows_the_queue_of_every_stage_and_why_it_rests(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:bad", count=10, word="arsenic")
+    pipeline.models.summarizer.poison = pipeline.models.embedder.poison = "arsenic"
+    pipeline.run(DAY)
+    capture(pipeline.connection, "test:new", count=10)
+    ran = pipeline.defs.resolve_job_def("queue_status").execute_in_process(instance=pipeline.instance)
+    assert ran.output_for_node("read_queue_status") > 0
+    (output,) = (event for event in ran.all_node_events if event.event_type_value == "STEP_OUTPUT")
+    shown = {name: value.value for name, value in output.step_output_data.metadata.items()}
+    assert (shown["resting"], shown["given_up"]) == (11, 0)
+    assert "| leaf_summaries | 1 | 1 | 1 | 0 |" in shown["queue"]
+    assert all(stage in shown["queue"] for stage in STAGES)
+    assert "| 1 | leaf_summaries | content |" in shown["failures"]
+    assert "rather not" in shown["failures"]
+
+
 def test_each_days_summaries_link_to_the_words_of_the_newest(pipeline: Pipeline) -> None:
     capture(pipeline.connection, "test:1", count=20)
     capture(pipeline.connection, "test:2", count=1, day=NEXT)

@@ -277,8 +277,8 @@ def test_a_job_shows_the_queue_of_every_stage_and_why_it_rests(pipeline: Pipelin
     ran = pipeline.defs.resolve_job_def("queue_status").execute_in_process(instance=pipeline.instance)
     assert ran.output_for_node("read_queue_status") > 0
     (output,) = (event for event in ran.all_node_events if event.event_type_value == "STEP_OUTPUT")
-    shown = {name: value.value for name, value in output.step_output_data.metadata.items()}
-    assert (shown["resting"], shown["given_up"]) == (11, 0)
+    shown = {name: str(value.value) for name, value in output.step_output_data.metadata.items()}
+    assert (shown["resting"], shown["given_up"]) == ("11", "0")
     assert "| leaf_summaries | 1 | 1 | 1 | 0 |" in shown["queue"]
     assert all(stage in shown["queue"] for stage in STAGES)
     assert "| 1 | leaf_summaries | content |" in shown["failures"]

@@ -127,7 +127,7 @@ def _add_leaf(connection: Connection, number: int, title: str, ids: dict[str, UU
             VALUES (%(key)s, 'opus', %(at)s::date, %(at)s) RETURNING id)
         INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
                                    pipeline_version, input_hash)
-        SELECT c.id, 'leaf', %(text)s, 10, %(at)s, %(at)s, 'extractive-1', 5, 'x' FROM c RETURNING id, text_hash
+        SELECT c.id, 'leaf', %(text)s, 10, %(at)s, %(at)s, 'extractive-2', 5, 'x' FROM c RETURNING id, text_hash
         """,
         {"key": f"bench:{uuid4()}", "at": at, "text": text},
     ).fetchone()

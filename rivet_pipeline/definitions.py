@@ -51,6 +51,7 @@ default_jobs: list[Any] = [
     jobs.check_everything,
     jobs.tidy_tags,
     jobs.housekeeping,
+    jobs.queue_status,
     jobs.retry_failed,
 ]
 default_schedules = [

@@ -12,6 +12,7 @@ from rivet_pipeline.automation.plan import JOB_STAGES
 from rivet_pipeline.db.event_log import trim_event_log
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.queue import ALL_STAGES
+from rivet_pipeline.db.queue import queue_status as read_queue
 from rivet_pipeline.db.queue import retry_failed as make_due
 from rivet_pipeline.db.store import dagster_url
 from rivet_pipeline.settings import get_settings
@@ -141,6 +142,44 @@ def propose_wiki_changes(context: dg.OpExecutionContext, store: StoreResource) -
 def consolidate_wiki() -> None:
     """Proposes merges and splits."""
     propose_wiki_changes()
+
+
+@dg.op(description="Reads what is due, what rests and what was given up by stage, and why. Changes nothing.")
+def read_queue_status(context: dg.OpExecutionContext, store: StoreResource) -> dg.Output[int]:
+    """Shows the queue of every stage; the output counts what is due."""
+    with connect(store.url, application_name="rivet-run") as connection:
+        stages = read_queue(connection)
+    rests = [(stage, rest) for stage in stages for rest in [*filter(None, [stage.service]), *stage.resting]]
+    queue = [
+        (one.stage, one.days, one.items, one.waiting, one.given_up, one.oldest_day or "", "rests" if one.rests else "")
+        for one in stages
+    ]
+    causes = [
+        ("its service" if rest is stage.service else rest.items, stage.stage, rest.cause, code(rest.error, 200))
+        for stage, rest in rests
+    ]
+    return dg.Output(
+        sum(stage.items for stage in stages),
+        metadata={
+            "due": sum(stage.items for stage in stages),
+            "resting": sum(stage.waiting for stage in stages),
+            "given_up": sum(stage.given_up for stage in stages),
+            "queue": dg.MetadataValue.md(
+                table(("stage", "days", "due", "resting", "given up", "oldest day", "service"), queue)
+            ),
+            "failures": dg.MetadataValue.md(table(("items", "stage", "cause", "latest error"), causes)),
+        },
+    )
+
+
+@dg.job(
+    description="By hand: what waits for each stage, what rests after a failure, what was given up, and why. What "
+    "`rivet memory queue-status` prints.",
+    executor_def=dg.in_process_executor,
+)
+def queue_status() -> None:
+    """Shows the queue of every stage."""
+    read_queue_status()
 
 
 class RetryFailed(dg.Config):

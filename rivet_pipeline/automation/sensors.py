@@ -60,6 +60,10 @@ POOLED = frozenset(stage for stage in STAGES if stage in _POOLED_KEYS)
 #: Whether any of them asks a service, which may hang.
 ASKS_A_SERVICE = bool(POOLED.difference(SUMMARY_STAGES))
 
+#: What new rows begin with: runs that hold any of it go before those that only follow (tags, wiki patches), which come
+#: one after another and would else keep new messages waiting for a summary while a service is slow or down.
+_FIRST = frozenset({"messages", "leaf_summaries"})
+
 _CHAIN = dg.AssetSelection.assets(*STAGES)
 _LEXICON = dg.AssetKey("lexicon")
 _WIKI = [dg.AssetKey(stage) for stage in WHOLE_STAGES]
@@ -75,6 +79,7 @@ def run_request(run: PlannedRun, *, reason: str) -> dg.RunRequest:
             RANGE_END: run.days.last.isoformat(),
             AUTOMATION_TAG: "true",
             REASON: reason,
+            **({} if _FIRST.isdisjoint(run.stages) else {PRIORITY: "1"}),
         },
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import sys
 from importlib import import_module
@@ -113,6 +114,9 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that can not show a character gets its escape, not a stack trace.
             stream.reconfigure(errors="backslashreplace")
+    # A Ctrl-C in the midst of a question makes the connection's rollback fail, which is no news; its pool's words are.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
+    logging.getLogger("psycopg.pool").setLevel(logging.WARNING)
     try:
         app(prog_name="rivet")
         sys.stdout.flush()

@@ -32,6 +32,7 @@ from rivet_pipeline.retrieval.lineage import (
 )
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.stages import StageReport
+from rivet_pipeline.summaries.level import STAGE_OF
 from rivet_pipeline.tool_calls.factory import build_writer
 from rivet_pipeline.tool_calls.write import Backlog, Preview, preview_texts, read_backlog, write_tool_texts
 
@@ -162,10 +163,8 @@ def _print_queue(stages: list[StageQueue], zone: ZoneInfo) -> None:
     for column in ("stage", "days", "due", "resting", "given up", "oldest day", ""):
         table.add_column(column, justify="left" if column in left else "right")
     for stage in stages:
-        resting = sum(rest.waiting for rest in stage.resting)
-        given_up = sum(rest.given_up for rest in stage.resting)
-        figures = (stage.days, stage.items, resting, given_up)
-        note = "the whole stage rests" if stage.service is not None and stage.service.waiting else ""
+        figures = (stage.days, stage.items, stage.waiting, stage.given_up)
+        note = "the whole stage rests" if stage.rests else ""
         table.add_row(stage.stage, *(f"{figure:,}" for figure in figures), str(stage.oldest_day or ""), note)
     out.print(table)
     for stage in stages:
@@ -178,6 +177,9 @@ def _rest_line(stage: StageQueue, rest: Rest, zone: ZoneInfo) -> str:
     counted = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     what = "its service" if rest is stage.service else counted
     again = f", tried again {_when(rest.next_attempt_at, zone)}" if rest.next_attempt_at is not None else ""
+    if rest.due > stage.items and stage.stage in STAGE_OF.values():
+        # What only an older version or another model made waits for a person: the live pipeline does not ask for it.
+        again = ", tried again when summaries are made again: a backfill, `rivet memory remine`"
     since = local_time(rest.oldest_at, zone)
     return f"! {stage.stage}: {what} ({rest.cause}{again}; since {since}): {one_line(rest.error, 300)}"
 
@@ -199,7 +201,7 @@ def _print_retried(failures: list[Failure], *, dry_run: bool) -> None:
             Text(f"No failure matches; `rivet memory queue-status` shows what rests, --task {ALL_STAGES} means all.")
         )
     else:
-        did = "would be tried again" if dry_run else "are tried again now"
+        did = "would be due at once" if dry_run else "are due now: the running pipeline takes them up"
         out.print(Text(f"{len(failures):,} failure{'' if len(failures) == 1 else 's'} {did}."))
 
 

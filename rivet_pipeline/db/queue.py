@@ -58,6 +58,21 @@ class StageQueue:
     service: Rest | None
     resting: list[Rest]
 
+    @property
+    def waiting(self) -> int:
+        """Failed items that are tried again by themselves when their time comes."""
+        return sum(rest.waiting for rest in self.resting)
+
+    @property
+    def given_up(self) -> int:
+        """Failed items that are not tried again by themselves."""
+        return sum(rest.given_up for rest in self.resting)
+
+    @property
+    def rests(self) -> bool:
+        """Whether the whole stage rests because its service failed."""
+        return self.service is not None and self.service.waiting > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:

@@ -68,11 +68,13 @@ def make_snippet(query: str, text: str, *, limit: int = SNIPPET_CHARACTERS) -> s
 
 
 #: What our own summaries begin with: whom and when they are about, which stands beside them anyway.
-_FRAME = re.compile(r"\APeriod \d{4}-\d\d-\d\dT[^\n]*\n\s*(?=\S)")
+_FRAME = re.compile(
+    r"\A(?:\[(?:part|segment) \d+ of \d+[^\]\n]*\]\s*\n\s*)?(?:Period \d{4}-\d\d-\d\dT[^\n]*\n\s*)?(?=\S)"
+)
 
 
 def without_frame(text: str) -> str:
-    """A summary without the line that names its period."""
+    """A summary without the lines that name its period and, of one that was made in parts, the first of them."""
     return _FRAME.sub("", text)
 
 

@@ -7,7 +7,6 @@ average-linkage clustering. How texts become statements stands in `sentences.py`
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.summaries.grounding import identifiers
+from rivet_pipeline.summaries.headings import Told, heading
 from rivet_pipeline.summaries.sentences import Statement, from_messages, from_summaries
 from rivet_pipeline.summaries.signals import (
     BACKWARD,
@@ -24,17 +24,16 @@ from rivet_pipeline.summaries.signals import (
     DECISION,
     DONE,
     FILLER,
-    HEADER_STOP_WORDS,
     OPEN,
     PREFERENCE,
     PROBLEM,
     PROPOSAL,
     STATE,
-    STOP_WORDS,
 )
+from rivet_pipeline.summaries.terms import terms_of
 from rivet_pipeline.summaries.types import Kind, SummaryDraft, SummaryRequest, minute
 
-MODEL = "extractive-1"
+MODEL = "extractive-2"
 
 #: The share of the statements' characters that a summary keeps.
 _SHARE: dict[Kind, float] = {"leaf": 0.34, "branch": 0.32, "root": 0.40}
@@ -68,18 +67,13 @@ Matrix = NDArray[np.float64]
 
 _VOICE_WEIGHT = {"user": 1.6, "system": 1.2, "assistant": 1.0, "tool": 0.6, "thinking": 0.45}
 
-_TOKEN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+(?:[-'\u2019][^\W_]+)*", re.UNICODE)
-#: The folders of a path but the last: every path of a project shares them.
-_FOLDERS = re.compile(r"(?<![\w.])(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@+-]+)*[/\\](?=[\w.@+-]+[/\\][\w.@+-]+)")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
 
 class ExtractiveSummarizer:
     """Chooses and quotes. The same request always gives the same text."""
 
     @property
     def model(self) -> str:
-        """`extractive-1`."""
+        """`extractive-2`."""
         return MODEL
 
     def fits(self, request: SummaryRequest) -> bool:
@@ -149,33 +143,9 @@ def _without_announcements(statements: list[Statement]) -> list[Statement]:
 # --- weights --------------------------------------------------------------------------------------------------------
 
 
-def _terms(text: str) -> list[str]:
-    """The words of a text, identifiers in parts, folded to lower case; stop words and single letters left out."""
-    terms: list[str] = []
-    for match in _TOKEN.finditer(_CAMEL.sub(" ", _FOLDERS.sub(" ", text))):
-        word = match.group(0).casefold().replace("\u2019", "'")
-        if word in STOP_WORDS or (len(word) == 1 and word.isascii()):
-            continue
-        terms.append(_stem(word))
-    return terms
-
-
-def _stem(word: str) -> str:
-    """Plural and the commonest verb endings folded, so that `sessions` meets `session`."""
-    if len(word) > 4 and word.isascii() and word.isalpha():
-        for ending, put in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("s", "")):
-            if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith(("ss", "us", "is")):
-                return word[: len(word) - len(ending)] + put
-    return word
-
-
-#: Terms of words that make no heading.
-_EMPTY_HEADERS = frozenset(form for word in HEADER_STOP_WORDS for form in (word, _stem(word)))
-
-
 def _vectors(texts: Sequence[str]) -> tuple[Matrix, list[dict[str, float]]]:
     """Unit TF-IDF rows, shape (texts, terms), and the same weights by term."""
-    counts = [Counter(_terms(text)) for text in texts]
+    counts = [Counter(terms_of(text)) for text in texts]
     frequency = Counter(term for count in counts for term in count)
     vocabulary = {term: column for column, term in enumerate(sorted(frequency))}
     matrix = np.zeros((len(texts), max(len(vocabulary), 1)))
@@ -205,7 +175,7 @@ def weight_of(statement: Statement) -> float:
         weight *= 0.35
     if BACKWARD.match(text):
         weight *= 0.8
-    says_little = len(_terms(text)) < 3 and not identifiers(text)
+    says_little = len(terms_of(text)) < 3 and not identifiers(text)
     if says_little and voice != "tool" and not (CORRECTION.search(text) or DECISION.search(text)):
         weight *= 0.45
     if voice == "tool" and " → " not in text:
@@ -372,9 +342,15 @@ def _topics(ranked: _Ranked, chosen: Sequence[int]) -> str:
     used: set[str] = set()
     parts = []
     for numbers in groups.values():
-        header = _header(ranked, numbers, used)
+        header = heading([_told(ranked, number) for number in numbers], used)
         parts.append("\n".join([f"**{header}**", *_bullets(ranked, numbers)]))
     return "\n\n".join(parts)
+
+
+def _told(ranked: _Ranked, number: int) -> Told:
+    statement = ranked.statements[number]
+    voice_weight = _VOICE_WEIGHT.get(statement.voice, 1.0)
+    return Told(statement.text, statement.voice, voice_weight, ranked.weights[number])
 
 
 def _join_singles(ranked: _Ranked, groups: dict[int, list[int]]) -> None:
@@ -450,46 +426,3 @@ def _bullets(ranked: _Ranked, numbers: Sequence[int]) -> list[str]:
             bullets.append(f"- {statement.when} {statement.who}: {statement.text}")
         previous = statement
     return bullets
-
-
-_SURFACE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,8}|[^\W_][\w.-]*[^\W_]|[^\W_]", re.UNICODE)
-
-
-#: An identifier or a name: a sign or a digit inside, a capital behind a small letter, or all capitals.
-_NAME = re.compile(r"\w[._-]\w|\w\d|[a-z][A-Z]|^[A-Z]{2,}$")
-_NAME_WEIGHT = 1.6
-
-
-def _spellings(ranked: _Ranked, numbers: Sequence[int]) -> dict[str, Counter[str]]:
-    """Each term of some statements and how it is written in them."""
-    forms: dict[str, Counter[str]] = defaultdict(Counter)
-    for number in numbers:
-        for match in _SURFACE.finditer(ranked.statements[number].text):
-            for term in set(_terms(match.group(0))):
-                forms[term][match.group(0)] += 1
-    return forms
-
-
-def _header(ranked: _Ranked, numbers: Sequence[int], used: set[str]) -> str:
-    """The strongest terms of a topic as they are written in it, at most three, not those of an earlier header."""
-    forms = _spellings(ranked, numbers)
-    strength: dict[str, float] = defaultdict(float)
-    for number in numbers:
-        voice = _VOICE_WEIGHT.get(ranked.statements[number].voice, 1.0)
-        for term, weight in ranked.weights[number].items():
-            # A name tells more of a topic than a common word, however strong that is.
-            named = any(_NAME.search(form) for form in forms[term])
-            strength[term] += weight * voice * (_NAME_WEIGHT if named else 1.0)
-    words: list[str] = []
-    for term in sorted(strength, key=lambda term: (-round(strength[term], 9), term)):
-        if term in used or term.isdigit() or not forms[term] or term in _EMPTY_HEADERS:
-            continue
-        form = min(forms[term].items(), key=lambda item: (-item[1], len(item[0]), item[0]))[0]
-        covered = set(_terms(form))
-        if len(form) > 40 or any(covered & set(_terms(word)) for word in words):
-            continue
-        words.append(form)
-        if len(words) == 3:
-            break
-    used.update(_terms(words[0]) if words else [])
-    return ", ".join(words) or "also"

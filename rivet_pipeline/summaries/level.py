@@ -45,7 +45,7 @@ from rivet_pipeline.summaries.types import (
     SummaryDraft,
     SummaryRequest,
 )
-from rivet_pipeline.summaries.window import cut, fits_of, joined, parts
+from rivet_pipeline.summaries.window import cut, fits_of, joined, parts, smaller
 from rivet_pipeline.transcripts.cleaning import clean_text
 
 _HERE = Path(__file__).parent
@@ -172,23 +172,27 @@ class Work:
         """What is stored of a batch: cut to what the model can read, and halved where its answer would not end."""
         made: list[tuple[SummaryRequest, dict[str, Any]]] = []
         for piece in cut(request, self._fits):
+            several = len(piece.messages) > 1
             try:
-                made.append((piece, self._columns(piece, self._draft(piece, day))))
+                made.append((piece, self._columns(piece, self._draft(piece, day, in_parts=not several))))
             except ModelError as error:
-                if error.name not in _TOO_MUCH or len(piece.messages) < 2:
+                if error.name not in _TOO_MUCH or not several:
                     raise
                 middle = len(piece.messages) // 2
                 for half in (piece.messages[:middle], piece.messages[middle:]):
                     made += self._pieces(replace(piece, messages=half), day)
         return made
 
-    def _draft(self, request: SummaryRequest, day: date) -> _Draft:
-        """The summary, asked for once more with what it invented when its sources hold too little of it."""
-        first = self._asked(request, day)
+    def _draft(self, request: SummaryRequest, day: date, *, in_parts: bool = True) -> _Draft:
+        """The summary, asked for once more with what it invented when its sources hold too little of it.
+
+        `in_parts`: what is too much for the service is asked for in smaller parts, which stand in one text.
+        """
+        first = self._asked(request, day, in_parts=in_parts)
         if self._is_trusted(first):
             return first
         try:
-            second = self._asked(replace(request, missing=tuple(first.missing)), day)
+            second = self._asked(replace(request, missing=tuple(first.missing)), day, in_parts=in_parts)
         except ModelError as error:
             if error.cause != "content":
                 raise
@@ -206,12 +210,11 @@ class Work:
     def _is_trusted(self, draft: _Draft) -> bool:
         return draft.share is None or draft.share >= self._trust_floor
 
-    def _asked(self, request: SummaryRequest, day: date) -> _Draft:
+    def _asked(self, request: SummaryRequest, day: date, *, in_parts: bool) -> _Draft:
         """The summarizer's answer, in parts when the request is too much for it, held against the sources."""
         tally = self.report.days[day]
         started = time.monotonic()
-        asked = parts(request, self._fits)
-        answers = [self._answer(part, day) for part in asked]
+        asked, answers = self._answers(request, day, in_parts=in_parts)
         text = clean_text(joined(asked, [answer.text for answer in answers])).strip()
         tally.characters += sum(map(len, source_texts(request)))
         # The lines between the parts are not judged.
@@ -228,6 +231,21 @@ class Work:
             answered_by=", ".join(dict.fromkeys(answer.answered_by for answer in answers if answer.answered_by)),
             fallback=any(answer.fallback for answer in answers),
         )
+
+    def _answers(
+        self, request: SummaryRequest, day: date, *, in_parts: bool
+    ) -> tuple[list[SummaryRequest], list[SummaryDraft]]:
+        """What was asked and answered, in ever smaller parts while the service says that it is too much."""
+        fits = self._fits
+        while True:
+            asked = parts(request, fits)
+            try:
+                return asked, [self._answer(part, day) for part in asked]
+            except ModelError as error:
+                bound = smaller(asked, fits) if in_parts and error.name in _TOO_MUCH else None
+                if bound is None:
+                    raise
+                fits = bound
 
     def _answer(self, request: SummaryRequest, day: date) -> SummaryDraft:
         tally = self.report.days[day]

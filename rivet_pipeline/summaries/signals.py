@@ -138,3 +138,18 @@ HEADER_STOP_WORDS = frozenset(files(__package__).joinpath("header_stop_words.txt
 
 #: Words that tell nothing of a text's subject, those of every coding session among them.
 STOP_WORDS = frozenset(files(__package__).joinpath("stop_words.txt").read_text(encoding="utf-8").split())
+
+#: Words that stand before a thing, English and German.
+DETERMINERS = frozenset(
+    """a an the this that these those my your our its his her their each every no another which whose
+    der die das den dem des ein eine einen einem einer eines mein dein sein ihr unser kein keine jeder jede""".split()  # noqa: SIM905
+)
+
+#: Words that join two others to one phrase, English and German.
+LINKS = frozenset(
+    """of for in on at by with without from over under between behind before after and or the a an
+    von für in im auf aus bei mit nach vor zum zur und oder der die das den dem des""".split()  # noqa: SIM905
+)
+
+#: Words that are no part of a phrase that names something: adverbs, conjunctions, and what things commonly do.
+NO_PHRASE_WORDS = frozenset(files(__package__).joinpath("no_phrase_words.txt").read_text(encoding="utf-8").split())

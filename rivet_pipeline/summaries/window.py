@@ -12,7 +12,12 @@ from typing import Protocol, runtime_checkable
 
 from rivet_pipeline.models.tokens import estimated_tokens
 from rivet_pipeline.summaries.prompts import MAX_TOKENS, SQUEEZES, system_prompt, user_text
+from rivet_pipeline.summaries.sources import source_texts
 from rivet_pipeline.summaries.types import Kind, SourceMessage, SourceSummary, SummaryRequest
+
+#: What is asked for in smaller parts because its answer would not end is never asked for in smaller ones than this, in
+#: characters of one input.
+_SMALLEST_PART = 2_000
 
 Fits = Callable[[SummaryRequest], bool]
 
@@ -106,6 +111,22 @@ def parts(request: SummaryRequest, fits: Fits) -> list[SummaryRequest]:
         asked += [group] if size > 1 or fits(group) else _segments(group, fits)
         start += size
     return asked
+
+
+def smaller(asked: Sequence[SummaryRequest], fits: Fits) -> Fits | None:
+    """A bound under which the largest of these parts is asked for in two or more; None when there are no smaller ones.
+
+    For a service that takes less than was reckoned, or whose answers do not end.
+    """
+    largest = max(asked, key=_size)
+    if len(largest.inputs) < 2 and len(largest.inputs[0].content) < _SMALLEST_PART:
+        return None
+    most = _size(largest) // 2
+    return lambda request: fits(request) and _size(request) <= most
+
+
+def _size(request: SummaryRequest) -> int:
+    return sum(len(text) for text in source_texts(request))
 
 
 def joined(asked: Sequence[SummaryRequest], texts: Sequence[str]) -> str:

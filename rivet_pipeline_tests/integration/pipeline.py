@@ -49,7 +49,7 @@ class CountingSummarizer:
     """The extractive summarizer, counted. `model` may be changed; `down` and `poison` are those of the embedder."""
 
     def __init__(self) -> None:
-        self.model = "extractive-1"
+        self.model = "extractive-2"
         self.requests: list[SummaryRequest] = []
         self.down = False
         self.poison: str | None = None

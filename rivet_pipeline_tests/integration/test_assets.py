@@ -45,7 +45,7 @@ def test_a_run_over_days_refines_their_conversations_and_shows_each_day(pipeline
     leaves = materializations(result, "leaf_summaries")
     assert [leaves[str(day)]["dagster/row_count"] for day in (DAY, NEXT, QUIET)] == [2, 1, 0]
     assert [leaves[str(day)]["model_calls"] for day in (DAY, NEXT, QUIET)] == [2, 1, 0]
-    assert leaves[str(DAY)]["model"] == "extractive-1"
+    assert leaves[str(DAY)]["model"] == "extractive-2"
     assert leaves[str(DAY)]["run_rows_written"] == 3
     vectors = materializations(result, "message_embeddings")
     assert [vectors[str(day)]["rows_written"] for day in (DAY, NEXT, QUIET)] == [20, 10, 0]
@@ -146,14 +146,14 @@ def test_another_summarizer_redoes_its_day_and_keeps_the_older_texts(pipeline: P
     assert materializations(result, "leaf_summaries")[str(DAY)]["rows_written"] == 2
     revisions = pipeline.rows("SELECT summary_id, content, model FROM ros_summary_revisions")
     assert [(row["content"], row["model"]) for row in revisions] == [
-        (older[row["summary_id"]], "extractive-1") for row in revisions
+        (older[row["summary_id"]], "extractive-2") for row in revisions
     ]
     models = pipeline.rows(
         """SELECT c.day, array_agg(DISTINCT s.model) AS models
            FROM ros_summaries AS s JOIN ros_conversations AS c ON c.id = s.conversation_id
            GROUP BY c.day ORDER BY c.day"""
     )
-    assert models == [{"day": DAY, "models": ["other-1"]}, {"day": NEXT, "models": ["extractive-1"]}]
+    assert models == [{"day": DAY, "models": ["other-1"]}, {"day": NEXT, "models": ["extractive-2"]}]
 
 
 def test_a_raised_version_redoes_exactly_what_is_older(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,6 +267,22 @@ def test_a_job_makes_what_failed_due_again(pipeline: Pipeline) -> None:
     assert retry() == 11
     assert pipeline.rows(blocked) == []
     assert {"leaf_summaries", "message_embeddings"} <= pipeline.pending()
+
+
+def test_a_job_shows_the_queue_of_every_stage_and_why_it_rests(pipeline: Pipeline) -> None:
+    capture(pipeline.connection, "test:bad", count=10, word="arsenic")
+    pipeline.models.summarizer.poison = pipeline.models.embedder.poison = "arsenic"
+    pipeline.run(DAY)
+    capture(pipeline.connection, "test:new", count=10)
+    ran = pipeline.defs.resolve_job_def("queue_status").execute_in_process(instance=pipeline.instance)
+    assert ran.output_for_node("read_queue_status") > 0
+    (output,) = (event for event in ran.all_node_events if event.event_type_value == "STEP_OUTPUT")
+    shown = {name: str(value.value) for name, value in output.step_output_data.metadata.items()}
+    assert (shown["resting"], shown["given_up"]) == ("11", "0")
+    assert "| leaf_summaries | 1 | 1 | 1 | 0 |" in shown["queue"]
+    assert all(stage in shown["queue"] for stage in STAGES)
+    assert "| 1 | leaf_summaries | content |" in shown["failures"]
+    assert "rather not" in shown["failures"]
 
 
 def test_each_days_summaries_link_to_the_words_of_the_newest(pipeline: Pipeline) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import subprocess
 import sys
@@ -145,14 +146,19 @@ def test_a_bad_setting_is_one_line_with_its_name(run: Run) -> None:
     assert ran.err.startswith("rivet: RIVETOS_TIMEZONE is wrong: 'Mars/Olympus' is no IANA time zone")
 
 
-def test_an_interrupt_exits_with_130_and_without_a_trace(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_exits_with_130_and_without_a_trace(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def interrupted(*arguments: object, **named: object) -> None:
+        logging.getLogger("psycopg").warning("error ignored in rollback")
+        logging.getLogger("psycopg.pool").warning("error connecting")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(search_module, "search", interrupted)
     ran = run("search", "x")
     assert (ran.code, ran.out) == (130, "")
     assert "Traceback" not in ran.err
+    assert caplog.messages == ["error connecting"]
 
 
 def test_search_shows_hits_with_their_time_in_the_zone(run: Run, filled: Connection) -> None:

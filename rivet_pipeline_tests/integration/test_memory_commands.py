@@ -100,11 +100,21 @@ def test_what_is_due_what_rests_and_what_was_given_up_are_counted_apart(run: Run
     assert (rest["items"], rest["due"], rest["given_up"]) == (4, 1, 2)
 
 
+def test_the_queue_does_not_promise_what_only_a_person_starts(run: Run, connection: Connection, pool: Pool) -> None:
+    capture(connection, count=10)
+    summarize_leaves(pool, days=None, summarizer=CountingSummarizer())
+    (row,) = connection.execute("SELECT id FROM ros_summaries").fetchall()
+    fail(connection, "leaf_summaries", str(row["id"]), ModelError("content", "refusal", "would rather not"))
+    connection.execute("UPDATE ros_failures SET next_attempt_at = now() - interval '1 second'")
+    out = run("queue-status").out
+    assert "! leaf_summaries: 1 due again (content, tried again when summaries are made again: a backfill, " in out
+
+
 def test_failures_are_retried_by_stage_and_error(run: Run, connection: Connection) -> None:
     fail(connection, "leaf_summaries", "a", ModelError("content", "refusal", HOSTILE), times=3)
     fail(connection, "leaf_summaries", "b", ModelError("content", "echo", "the same again"), times=3)
     ran = run("retry-failed", "--task", "leaf_summaries", "--error", "RATHER", "--dry-run")
-    assert (ran.code, ran.out.splitlines()[-1]) == (0, "1 failure would be tried again.")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "1 failure would be due at once.")
     assert "leaf_summaries a content, 3 attempts: refusal: would" in ran.out
     assert "\x1b" not in ran.out
     assert connection.execute("SELECT count(*) AS n FROM ros_blocked_items").fetchone() == {"n": 2}

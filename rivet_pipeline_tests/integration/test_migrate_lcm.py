@@ -264,11 +264,11 @@ def test_moved_summaries_are_made_again_when_somebody_asks(
     move(database_url, path)
     summarizer = CountingSummarizer()
     resummarize(pool, days=None, summarizer=summarizer, force=True)
-    assert rows(connection, "SELECT DISTINCT model FROM ros_summaries") == ["extractive-1"]
+    assert rows(connection, "SELECT DISTINCT model FROM ros_summaries") == ["extractive-2"]
     assert sorted(rows(connection, "SELECT model FROM ros_summary_revisions")) == ["glm-5"] * 5
     again = move(database_url, path)
     assert (again.problems(), again.summaries.new, again.summaries.known) == ([], 0, 5)
-    assert rows(connection, "SELECT DISTINCT model FROM ros_summaries") == ["extractive-1"]
+    assert rows(connection, "SELECT DISTINCT model FROM ros_summaries") == ["extractive-2"]
 
 
 def test_no_stage_summarises_a_conversation_that_is_on_its_way(

@@ -41,7 +41,7 @@ BOMB = gzip.compress(b'{"choices": [' + b" " * (64 * 1024 * 1024), compresslevel
 class Case:
     """A way to misbehave, and what must be said of it.
 
-    `calls` are the requests of a pass that makes a new summary, `redo_calls` those of one that makes it again.
+    `calls` are the requests of a pass, whether it makes a new summary or makes one again.
     """
 
     script: Script
@@ -52,11 +52,6 @@ class Case:
     waits: timedelta = timedelta(seconds=20)
     deadline: float = 3600.0
     refused: bool = False
-    halved: bool = False
-
-    @property
-    def redo_calls(self) -> int:
-        return 1 if self.halved else self.calls
 
 
 def always(reply: Reply) -> Script:
@@ -87,7 +82,7 @@ def content(reply: Reply, name: str, words: str = "", calls: int = 1) -> Case:
 
 def too_much(reply: Reply, name: str, words: str = "") -> Case:
     """Ten messages, then five of them, two, one."""
-    return Case(always(reply), "content", name, 4, words, halved=True)
+    return Case(always(reply), "content", name, 4, words)
 
 
 def no_summary(text: str, name: str) -> Case:
@@ -350,7 +345,7 @@ def check_redo(
     assert [(report.rows, report.failures) for reports in redo for report in reports] == [(0, 1), (0, 0)]
     assert stored(connection) == ([GOOD], 0)
     check_failure(connection, case, summary)
-    assert len(server.asked) == case.redo_calls
+    assert len(server.asked) == case.calls
 
     an_hour_later(connection)
     server.script = always(says(BETTER))

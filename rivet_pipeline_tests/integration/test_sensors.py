@@ -24,7 +24,7 @@ from rivet_pipeline.automation.instance import (
     end_leftover_runs,
     ensure_pool_limits,
 )
-from rivet_pipeline.automation.plan import DOWNSTREAM
+from rivet_pipeline.automation.plan import DOWNSTREAM, DayRange, PlannedRun
 from rivet_pipeline.automation.schedules import idle_conversations
 from rivet_pipeline.automation.sensors import MAX_REMINE_ROWS, MAX_REMINE_RUNS, MAX_RUNS_PER_TICK, pending_work
 from rivet_pipeline.automation.sensors import remine_stale as remine_stale_sensor
@@ -34,7 +34,7 @@ from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.errors import InvalidInputError, StoreUnavailableError
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexicon, vector_pieces
-from rivet_pipeline.stages import STAGES, SUMMARY_STAGES
+from rivet_pipeline.stages import STAGES, SUMMARY_STAGES, Stage
 from rivet_pipeline.summaries.compact import summarize_leaves
 from rivet_pipeline_tests.integration.pipeline import (
     DAY,
@@ -162,6 +162,22 @@ def make_old(connection: Connection, session: str, age: timedelta) -> None:
 
 def test_an_empty_store_asks_for_nothing(pipeline: Pipeline) -> None:
     assert tick(pipeline) == []
+
+
+@pytest.mark.parametrize(
+    ("stages_of_it", "priority"),
+    [
+        (("messages", "message_embeddings"), "1"),
+        (("leaf_summaries", "tag_proposals", "wiki_patches"), "1"),
+        (("tag_proposals", "wiki_patches"), None),
+        (("branch_summaries", "root_summaries"), None),
+    ],
+)
+def test_new_messages_are_let_go_before_what_only_follows(
+    stages_of_it: tuple[Stage, ...], priority: str | None
+) -> None:
+    request = sensors.run_request(PlannedRun(DayRange(DAY, DAY), stages_of_it), reason="new rows")
+    assert request.tags.get("dagster/priority") == priority
 
 
 def test_captures_ask_for_one_run_of_the_chain_over_their_days(pipeline: Pipeline) -> None:

@@ -92,7 +92,7 @@ class Counting:
 
     def __init__(self) -> None:
         self.calls: list[SummaryRequest] = []
-        self.model = "extractive-1"
+        self.model = "extractive-2"
         self.broken: str | None = None
 
     def summarize(self, request: SummaryRequest) -> SummaryDraft:
@@ -157,7 +157,7 @@ def test_a_row_says_what_it_is_made_from(connection: Connection, pool: Pool) -> 
         10,
         ["opus"],
     )
-    assert (row["model"], row["pipeline_version"]) == ("extractive-1", SUMMARY_PIPELINE_VERSION)
+    assert (row["model"], row["pipeline_version"]) == ("extractive-2", SUMMARY_PIPELINE_VERSION)
     assert (row["grounding"], row["ungrounded"]) == (1.0, [])
     assert len(row["input_hash"]) == 64
     assert row["metadata"].keys() >= {"seconds", "calls", "prompt_tokens", "completion_tokens", "identifiers"}
@@ -473,7 +473,7 @@ def test_another_model_makes_every_level_again_and_keeps_the_older_texts(connect
         "JOIN ros_summaries AS s ON s.id = r.summary_id ORDER BY s.seq"
     ).fetchall()
     assert [(row["revision"], row["content"], row["model"]) for row in kept] == [
-        (1, text, "extractive-1") for text in older
+        (1, text, "extractive-2") for text in older
     ]
 
 

@@ -143,7 +143,7 @@ def store(connection: Connection, said: Sequence[Said], rest: timedelta, *, nois
 class Counted:
     """The extractive summarizer, counted. With `most` characters it can not read more than that at once."""
 
-    model = "extractive-1"
+    model = "extractive-2"
 
     def __init__(self, most: int | None = None) -> None:
         self.most = most

@@ -22,9 +22,9 @@ from rivet_pipeline.summaries.chat_summarizer import ChatSummarizer
 from rivet_pipeline.summaries.compact import resummarize, summarize_branches, summarize_leaves
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.summaries.types import SourceMessage, SummaryDraft, SummaryRequest
-from rivet_pipeline.summaries.window import Window
+from rivet_pipeline.summaries.window import DEFAULT_WINDOW, Window
 from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
-from rivet_pipeline_tests.integration.chat_server import GOOD, ChatServer, Reply, chat_server, says
+from rivet_pipeline_tests.integration.chat_server import GOOD, ChatServer, Reply, Script, chat_server, says
 from rivet_pipeline_tests.integration.pipeline import DAY, Pipeline, capture
 from rivet_pipeline_tests.integration.test_summaries import ACTIVE, IDLE, STALE, add, all_levels, pending, rows, talk
 
@@ -34,7 +34,7 @@ INVENTED = "**Deployment**\n- `src/ghost.py` was moved to host db-77 as 9f8e7d6c
 class Inventing:
     """The extractive summarizer, but what it says of some requests is invented."""
 
-    model = "extractive-1"
+    model = "extractive-2"
 
     def __init__(self, invents: Callable[[SummaryRequest], bool]) -> None:
         self.invents = invents
@@ -45,7 +45,7 @@ class Inventing:
         return SummaryDraft(INVENTED) if self.invents(request) else ExtractiveSummarizer().summarize(request)
 
 
-def chat(server: ChatServer, window: Window) -> ChatSummarizer:
+def chat(server: ChatServer, window: Window = DEFAULT_WINDOW) -> ChatSummarizer:
     return ChatSummarizer(OpenAIChat(server.url, "m", sleep=lambda _: None), window)
 
 
@@ -294,6 +294,62 @@ def test_a_leaf_that_no_longer_fits_is_redone_in_parts_under_its_id(connection: 
     assert (row["id"], row["message_count"]) == (before, 10)
     assert row["metadata"]["parts"] > 1
     assert row["content"].startswith(f"[part 1 of {row['metadata']['parts']}]\n{GOOD}")
+
+
+def no_more_than(characters: int, text: str = GOOD) -> Script:
+    """A service whose answer to a longer quotation does not end."""
+
+    def script(request: dict[str, Any]) -> Reply:
+        _, _, quotation = request["messages"][1]["content"].partition(" begins\n")
+        return says(text) if len(quotation) <= characters else says("The gauge was re", finish="length")
+
+    return script
+
+
+def test_a_leaf_whose_new_answer_does_not_end_is_redone_in_parts_under_its_id(
+    connection: Connection, pool: Pool
+) -> None:
+    talk(connection, 10, content="The gauge TG-02 was read once more. " * 30)
+    with chat_server(lambda _: says(GOOD)) as server:
+        summarize_leaves(pool, days=None, summarizer=chat(server))
+        (before,) = rows(connection, "SELECT id FROM ros_summaries")
+        server.script = no_more_than(7_000)
+        server.asked.clear()
+        resummarize(pool, days=None, summarizer=chat(server), force=True)
+        assert len(server.asked) == 3
+    (row,) = connection.execute("SELECT id, content, message_count, metadata FROM ros_summaries").fetchall()
+    assert (row["id"], row["message_count"], row["metadata"]["parts"]) == (before, 10, 2)
+    assert row["content"] == f"[part 1 of 2]\n{GOOD}\n\n[part 2 of 2]\n{GOOD}"
+    assert rows(connection, "SELECT count(*) FROM ros_failures") == [0]
+
+
+def test_one_message_that_the_service_finds_too_long_is_asked_for_in_segments(
+    connection: Connection, pool: Pool
+) -> None:
+    talk(connection, 2, content="\uc870\uc704\uacc4\ub97c \ub2e4\uc2dc \uc77d\uc5c8\ub2e4. " * 400)
+    connection.execute("UPDATE ros_conversations SET updated_at = now() - interval '5 days'")
+    answer = "**\uc870\uc704\uacc4**\n- " + "\uc870\uc704\uacc4\ub97c \ub2e4\uc2dc \uc77d\uc5c8\ub2e4. "
+    with chat_server(no_more_than(3_500, answer.strip())) as server:
+        report = summarize_leaves(pool, days=None, summarizer=chat(server))
+    assert (report.rows, report.failures) == (2, 0)
+    for row in connection.execute("SELECT content, message_count, metadata FROM ros_summaries"):
+        assert row["message_count"] == 1
+        count = row["metadata"]["parts"]
+        assert count > 1
+        assert [f"[segment {number} of {count} of message" in row["content"] for number in range(1, count + 1)] == (
+            [True] * count
+        )
+
+
+def test_a_branch_whose_answer_does_not_end_is_asked_for_in_parts(connection: Connection, pool: Pool) -> None:
+    talk(connection, 80)
+    long = f"{GOOD}\n" + "\n".join(f"- the long account goes on {chr(97 + n % 26) * (2 + n % 7)}" for n in range(60))
+    with chat_server(lambda _: says(long)) as server:
+        summarize_leaves(pool, days=None, summarizer=chat(server))
+        server.script = no_more_than(12_000)
+        report = summarize_branches(pool, days=None, summarizer=chat(server))
+    assert (report.rows, report.failures) == (1, 0)
+    assert rows(connection, "SELECT (metadata ->> 'parts')::int FROM ros_summaries WHERE kind = 'branch'") == [2]
 
 
 # --- what left no trace ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -9,7 +10,7 @@ import sys
 
 import pytest
 
-from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
+from rivet_pipeline.summaries.extractive import MODEL, ExtractiveSummarizer
 from rivet_pipeline.summaries.grounding import ground
 from rivet_pipeline.summaries.prompts import user_text
 from rivet_pipeline.summaries.sentences import from_messages, split_text, tool_line
@@ -40,6 +41,12 @@ def test_the_same_batch_always_gives_the_same_text() -> None:
         for seed in ("0", "4711")
     }
     assert texts == {summarize(leaf_request())}
+
+
+def test_another_text_has_another_models_name() -> None:
+    """Fails when the same batch gets another text: count up `MODEL`, then note both here."""
+    digest = hashlib.sha256(summarize(leaf_request()).encode()).hexdigest()[:16]
+    assert (MODEL, digest) == ("extractive-2", "4fdeb632fff173f8")
 
 
 def test_layout_frame_topics_and_bullets() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -19,7 +20,7 @@ from rivet_pipeline.summaries.prompts import (
     user_text,
 )
 from rivet_pipeline.summaries.types import Kind, SummaryRequest
-from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
+from rivet_pipeline.versions import OWN_TRAFFIC_MARKER, SUMMARY_PIPELINE_VERSION
 from rivet_pipeline_tests.unit.summary_samples import CONVERSATION, child, leaf_request, message
 
 RULE = "-" * 40
@@ -29,6 +30,16 @@ def fence(text: str) -> str:
     found = re.search(r"^transcript ([0-9a-f]{16}) begins$", text, re.MULTILINE)
     assert found is not None
     return found.group(1)
+
+
+def test_another_prompt_has_another_version() -> None:
+    """Fails when what a model is asked changes: raise `SUMMARY_PIPELINE_VERSION`, then note both here."""
+    children = (child(0, "**Work**\n- `redis-2` was moved."), child(1, "**Rest**\n- nothing is open."))
+    parents: tuple[Kind, ...] = ("branch", "root")
+    requests = [leaf_request(), *(SummaryRequest(kind, CONVERSATION, children=children) for kind in parents)]
+    asked = [text for one in requests for text in (system_prompt(one.kind), user_text(one), str(MAX_TOKENS[one.kind]))]
+    digest = hashlib.sha256("\n".join(asked).encode()).hexdigest()[:16]
+    assert (SUMMARY_PIPELINE_VERSION, digest) == (5, "33dcbe5e405a5ad2")
 
 
 def test_a_leaf_prompt_exactly() -> None:

@@ -83,4 +83,7 @@ def test_what_stands_around_a_place_is_cut_at_words() -> None:
 def test_a_summary_is_shown_without_the_line_of_its_period() -> None:
     text = "Period 2026-09-24T06:47Z → 2026-09-24T06:59Z · agents opus · 2 messages\n\n**Topic**"
     assert without_frame(text) == "**Topic**"
+    assert without_frame(f"[segment 1 of 2 of message 7]\n{text}") == "**Topic**"
+    assert without_frame("[part 1 of 3]\n**Topic**\n\n[part 2 of 3]\n- more") == "**Topic**\n\n[part 2 of 3]\n- more"
     assert without_frame("Period of calm") == "Period of calm"
+    assert without_frame("[part of a name]\nIt begins.") == "[part of a name]\nIt begins."

@@ -13,7 +13,7 @@ from rivet_pipeline.summaries.factory import build_summarizer
 
 
 def test_without_an_address_it_is_the_extractive_one() -> None:
-    assert build_summarizer(Settings(compactor_url=None)).model == "extractive-1"
+    assert build_summarizer(Settings(compactor_url=None)).model == "extractive-2"
 
 
 def test_with_an_address_it_is_the_named_chat_model() -> None:

@@ -83,8 +83,10 @@ def search(
 
 def _refuse(request: SearchRequest) -> str | None:
     """Why a query can not be looked for, None when it can. Signs are something to look for only in the texts."""
+    if not request.query:
+        return "the query is empty"
     if request.mode in _READING:
-        return None if request.query else "the query is empty"
+        return None
     # U+FFFD is what became of signs that can not be stored.
     if any(one.isalnum() or (ord(one) > 0x2000 and one != "\ufffd") for one in request.query):
         return None
@@ -160,6 +162,9 @@ def _search(
     connection: Connection, request: SearchRequest, side: SemanticSide, now: datetime, profile: Profile
 ) -> SearchResponse:
     literal = scoring.looks_literal(request.query)
+    if literal:
+        # Whatever holds the query as it stands holds this too.
+        request = replace(request, query=scoring.literal_text(request.query))
     words = None
     if request.mode != "vector":
         kept = max(profile.lexical_kept, 4 * request.limit)

@@ -58,6 +58,12 @@ def test_an_expression_is_that_of_the_engine(connection: Connection) -> None:
     assert ids(find(connection, r"^error", mode="regex").hits) == [second]
     assert ids(find(connection, r"\m4[34]\M", mode="regex", scope="summaries").hits) == [third]
     assert find(connection, r"error \d{3}", mode="regex").reason == "no text holds anything that fits the expression"
+    # The bound of a word as everybody else writes it; to the engine it would be a backspace.
+    assert set(ids(find(connection, r"\berror\b", mode="regex").hits)) == {first, second, third}
+    assert find(connection, r"\brror", mode="regex").hits == []
+    assert set(ids(find(connection, r"\Brror [[:digit:]]+\b", mode="regex").hits)) == {first, second, third}
+    assert find(connection, r"[\b]error", mode="regex").hits == []
+    assert find(connection, r"error\\bx", mode="regex").hits == []
     # What takes other engines minutes.
     assert find(connection, "(a+)+$", mode="regex", agent="nobody").hits == []
     add_message(connection, "a" * 40 + "!")

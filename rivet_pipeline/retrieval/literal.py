@@ -31,7 +31,7 @@ _RUNS = {
     "fi": "\ufb01",
     "fl": "\ufb02",
 }
-_ALONE = {"o": "øØ", "d": "đĐ", "l": "łŁ", "i": "\u0131", "h": "ħĦ", "е": "ёЁ", "σ": "ς"}
+_ALONE = {"o": "øØ", "d": "đĐ", "l": "łŁ", "i": "\u0131", "h": "ħĦ", "\u0435": "\u0451\u0401", "\u03c3": "\u03c2"}
 _SINGLE = {letter: run for run, letters in _RUNS.items() for letter in letters}
 
 #: Where the accented and the wide forms stand: Latin, Greek, Latin and Greek with more marks, full-width letters.

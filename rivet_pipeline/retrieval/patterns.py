@@ -36,8 +36,8 @@ _OPTIONS = frozenset("cimnpsw")
 #: The parts of an expression: an escaped sign, a list in brackets (in which `\\b` is a backspace everywhere), a sign.
 _PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+\]|.", re.DOTALL)
 
-#: The bound of a word and what is none, as nearly everybody writes them and as Postgres does; to it `\\b` is a backspace
-#: and `\\B` a backslash, and the answer would be a wrong "nothing".
+#: The bound of a word and what is none, as nearly everybody writes them and as Postgres does. To it `\\b` is a
+#: backspace and `\\B` a backslash, and the answer would be a wrong "nothing".
 _BOUNDS = {r"\b": r"\y", r"\B": r"\Y"}
 
 #: Rows of the first block, of the smallest and of the largest one, and how long one should take.
@@ -124,7 +124,7 @@ def literal_of(text: str) -> Pattern:
 
 
 def read_regex(connection: Connection, text: str, profile: Profile = PROFILE) -> Pattern:
-    """An expression that a person wrote, checked by Postgres; `\\b` and `\\B` are the bound of a word and its opposite.
+    """An expression that a person wrote, checked by Postgres, with its word bounds as Postgres writes them (`_BOUNDS`).
 
     Raises `InvalidInputError` with the engine's own words for a wrong one, and for one that is too long, changes the
     grammar, or finds every text.

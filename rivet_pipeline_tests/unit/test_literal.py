@@ -32,7 +32,7 @@ def fits(text: str, other: str) -> bool:
         ("o\ufb03ce", ["office", "oFFice"]),
         ("\ufb01nal \ufb02ag", ["final flag", "FINAL \ufb02ag"]),
         ("Σισυφος", ["Σίσυφος", "ΣΊΣΥΦΟΣ", "Σι\u0301συφος"]),
-        ("ΣΊΣΥΦΟΣ", ["σισυφος"]),
+        ("ΣΊΣΥΦΟΣ", ["\u03c3\u03b9\u03c3\u03c5\u03c6\u03bf\u03c2"]),
         ("елка", ["ёлка", "ЁЛКА"]),
         ("ёлка", ["елка"]),
         ("שלום", ["שָׁלוֹם"]),
@@ -72,7 +72,7 @@ def test_every_sign_fits_itself_and_no_other() -> None:
             assert [other for other in signs if fits(sign, other)] == [sign]
 
 
-@pytest.mark.parametrize("sign", ["™", "Ⅳ", "Ⅰ", "№", "㎏", "℃", "Ⓐ", "①", "½", "²", "…"])
+@pytest.mark.parametrize("sign", ["™", "Ⅳ", "\u2160", "№", "㎏", "℃", "Ⓐ", "①", "½", "²", "…"])
 def test_a_sign_that_is_made_of_letters_is_none_of_them(sign: str) -> None:
     assert fits(sign, sign)
     assert not any(

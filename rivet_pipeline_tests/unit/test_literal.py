@@ -31,7 +31,7 @@ def fits(text: str, other: str) -> bool:
         ("office", ["o\ufb03ce", "o\ufb00ice", "of\ufb01ce", "OFFICE"]),
         ("o\ufb03ce", ["office", "oFFice"]),
         ("\ufb01nal \ufb02ag", ["final flag", "FINAL \ufb02ag"]),
-        ("Σισυφος", ["Σίσυφος", "ΣΊΣΥΦΟΣ", "Σι\u0301συφος"]),
+        ("Σισυφος", ["Σίσυφος", "ΣΊΣΥΦΟΣ", "Σι\u0301\u03c3\u03c5\u03c6\u03bf\u03c2"]),
         ("ΣΊΣΥΦΟΣ", ["\u03c3\u03b9\u03c3\u03c5\u03c6\u03bf\u03c2"]),
         ("елка", ["ёлка", "ЁЛКА"]),
         ("ёлка", ["елка"]),

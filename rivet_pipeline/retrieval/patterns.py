@@ -179,7 +179,7 @@ def find(
         raise _bad(_too_slow(profile))
     similar: dict[Key, float] = {}
     if similar_too and len(literal) < request.limit:
-        similar = _similar(connection, request, deadline)
+        similar = _similar(connection, request, wanted, deadline)
     return Found(
         frozenset(literal),
         {key: likeness for key, likeness in similar.items() if key not in literal},
@@ -314,7 +314,7 @@ def _partial(scans: dict[Source, _Scanned], profile: Profile) -> str | None:
     )
 
 
-def _similar(connection: Connection, request: SearchRequest, deadline: float) -> dict[Key, float]:
+def _similar(connection: Connection, request: SearchRequest, wanted: int, deadline: float) -> dict[Key, float]:
     words = list(dict.fromkeys(re.findall(r"\w{3,}", request.query.lower())))[:_SIMILAR_WORDS]
     if not words or len(request.query) > _LONGEST_SIMILAR:
         return {}
@@ -327,7 +327,7 @@ def _similar(connection: Connection, request: SearchRequest, deadline: float) ->
         "text": request.query,
         "looked_at": _SIMILAR_CHARACTERS,
         "least": _SIMILAR,
-        "wanted": request.limit,
+        "wanted": wanted,
     }
     found: dict[Key, float] = {}
     for source in sources(request):

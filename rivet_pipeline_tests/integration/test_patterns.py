@@ -149,6 +149,14 @@ def test_a_misspelt_word_finds_what_is_spelled_like_it_below_what_holds_it(conne
     assert hits[0].score >= 0.5 > hits[1].score
 
 
+def test_the_first_of_what_is_spelled_alike_does_not_depend_on_how_many_are_asked_for(connection: Connection) -> None:
+    add_message(connection, "the chrysanthemum order is late", age_days=300)
+    add_message(connection, "many chrysanthemums came today")
+    first = ids(find(connection, "chrysantemum", mode="trigram", limit=10).hits)
+    assert len(first) == 2
+    assert ids(find(connection, "chrysantemum", mode="trigram", limit=1).hits) == first[:1]
+
+
 def test_equal_hits_stand_in_a_fixed_order(connection: Connection) -> None:
     for _ in range(12):
         add_message(connection, "the very same mimsy")

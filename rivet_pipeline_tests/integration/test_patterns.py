@@ -131,7 +131,7 @@ def test_filters_hold_while_texts_are_read(connection: Connection) -> None:
         assert set(ids(find(connection, "gimbl", mode=mode, conversation_id=ours).hits)) == {new, old, summary}
         assert ids(find(connection, "gimbl", mode=mode, before=NOW - timedelta(days=5)).hits) == [old]
         assert ids(find(connection, "gimbl", mode=mode, scope="summaries").hits) == [summary]
-        nothing = find(connection, "gimbl", mode=mode, agent="nobody")
+        nothing = find(connection, "gimbl", mode=mode, agent="codex", role="system")
         assert "within these filters" in str(nothing.reason)
 
 

@@ -281,7 +281,8 @@ class QueryEmbedder:
             self._refuse_while_resting()
             began = time.monotonic()
             try:
-                return self._embedder.embed([text])[0]
+                vector: NDArray[np.float32] = self._embedder.embed([text])[0]
+                return vector
             except ModelError as error:
                 if time.monotonic() - began >= _SLOW:
                     self._why, self._rests_until = error.detail, time.monotonic() + _REST

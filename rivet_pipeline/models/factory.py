@@ -5,7 +5,9 @@ What the models do stands in `embedder.py` and `chat.py`; nothing here knows of 
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import OrderedDict
 
 import numpy as np
@@ -23,6 +25,13 @@ from rivet_pipeline.settings import Settings
 
 #: A person waits for a query's vector; the search goes on without it after this many seconds.
 QUERY_TIMEOUT = 8.0
+
+#: A service that took so many seconds for nothing is not asked for so many more.
+_SLOW, _REST = 2.0, 15.0
+
+#: How many queries may wait for a service at a time, and how many seconds a further one waits for its turn. A healthy
+#: service answers within some hundredths of a second.
+_MOST_WAITING, _PATIENCE = 4, 1.0
 
 #: Queries are cut to this many characters before they are embedded.
 MAX_QUERY = 8000
@@ -223,13 +232,20 @@ def _same(address: str) -> str:
 
 
 class QueryEmbedder:
-    """Embeds queries and remembers the most recent ones. Safe to share among threads."""
+    """Embeds queries and remembers the most recent ones. Safe to share among threads.
+
+    A search waits for its vector with a connection of the store in its hand. So a service that hangs is not asked by
+    everybody: few may wait at a time, and after it let one wait in vain it rests for a while.
+    """
 
     def __init__(self, embedder: Embedder, size: int = 256) -> None:
         self._embedder = embedder
         self._size = size
         self._cache: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
         self._lock = threading.Lock()
+        self._is_service = not isinstance(embedder, WordLlamaEmbedder)
+        self._free = threading.BoundedSemaphore(_MOST_WAITING)
+        self._rests_until, self._why = 0.0, ""
 
     @property
     def name(self) -> str:
@@ -237,14 +253,17 @@ class QueryEmbedder:
         return self._embedder.name
 
     def embed(self, query: str) -> tuple[NDArray[np.float32] | None, str | None]:
-        """The query's unit vector and None, or None and the reason why there is none. Failures are not remembered."""
+        """The query's unit vector and None, or None and the reason why there is none. Failures are not remembered.
+
+        But for those that took long: they are answered with for the next seconds.
+        """
         text = " ".join(query[:MAX_QUERY].split())
         with self._lock:
             if text in self._cache:
                 self._cache.move_to_end(text)
                 return self._cache[text], None
         try:
-            vector = self._embedder.embed([text])[0]
+            vector = self._ask_service(text) if self._is_service else self._embedder.embed([text])[0]
         except ModelError as error:
             return None, str(error)
         vector.flags.writeable = False
@@ -253,3 +272,25 @@ class QueryEmbedder:
             while len(self._cache) > self._size:
                 self._cache.popitem(last=False)
         return vector, None
+
+    def _ask_service(self, text: str) -> NDArray[np.float32]:
+        self._refuse_while_resting()
+        if not self._free.acquire(timeout=_PATIENCE):
+            raise ModelError("transient", "busy", "other queries are waiting for the embedding service")
+        try:
+            self._refuse_while_resting()
+            began = time.monotonic()
+            try:
+                vector: NDArray[np.float32] = self._embedder.embed([text])[0]
+                return vector
+            except ModelError as error:
+                if time.monotonic() - began >= _SLOW:
+                    self._why, self._rests_until = error.detail, time.monotonic() + _REST
+                raise
+        finally:
+            self._free.release()
+
+    def _refuse_while_resting(self) -> None:
+        left = self._rests_until - time.monotonic()
+        if left > 0:
+            raise ModelError("transient", "resting", f"{self._why}; it is asked again in {math.ceil(left)} s")

@@ -6,6 +6,7 @@ stored texts instead would cost twenty times as much as looking for all spelling
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import cache
 
@@ -14,25 +15,54 @@ LONGEST_FOLDED = 200
 
 _MARKS = "[\u0300-\u036f]*"
 
-#: Letters that stand for two, and letters that have no decomposition; as the analyser's dictionary has them.
-_PAIRS = {"ss": "ßẞ", "ae": "æÆ", "oe": "œŒ"}
-_ALONE = {"o": "øØ", "d": "đĐ", "l": "łŁ", "i": "\u0131", "h": "ħĦ"}
-_SINGLE = {letter: pair for pair, letters in _PAIRS.items() for letter in letters}
+#: The points and vowel signs of Hebrew and Arabic, which are seldom written, and the letters that take them.
+_POINTS = "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670]*"
+_POINTED = re.compile("[\u05d0-\u05ea\u0621-\u064a\u0671-\u06d3]")
+
+#: Letters that stand for several, and letters that have no decomposition; as the analyser's dictionary has them.
+_RUNS = {
+    "ffi": "\ufb03",
+    "ffl": "\ufb04",
+    "ss": "ßẞ",
+    "ae": "æÆ",
+    "oe": "œŒ",
+    "ij": "ĳĲ",
+    "ff": "\ufb00",
+    "fi": "\ufb01",
+    "fl": "\ufb02",
+}
+_ALONE = {"o": "øØ", "d": "đĐ", "l": "łŁ", "i": "\u0131", "h": "ħĦ", "\u0435": "\u0451\u0401", "\u03c3": "\u03c2"}
+_SINGLE = {letter: run for run, letters in _RUNS.items() for letter in letters}
+
+#: Where the accented and the wide forms stand: Latin, Greek, Latin and Greek with more marks, full-width letters.
+_FORMS = ((0xC0, 0x250), (0x370, 0x400), (0x1E00, 0x2000), (0xFF21, 0xFF5B))
+_GREEK = re.compile("[\u03b1-\u03c9]")
 
 
 @cache
 def _variants() -> dict[str, str]:
-    """The accented forms of each small letter from a to z (Latin-1, Latin Extended)."""
+    """The other forms of each small letter, Latin from a to z or Greek."""
     variants = dict(_ALONE)
-    for code in [*range(0xC0, 0x250), *range(0x1E00, 0x1F00)]:
-        base = _base(chr(code))
-        if base.isascii() and base.isalpha():
-            variants[base] = variants.get(base, "") + chr(code)
+    for start, end in _FORMS:
+        for character in map(chr, range(start, end)):
+            base = _base(character)
+            if _is_plain(base) and base != character.lower():
+                variants[base] = variants.get(base, "") + character
     return variants
 
 
 def _base(character: str) -> str:
+    """The letter below the marks, in small; of a sign that is no letter the sign itself."""
+    if not character.isalpha():
+        return character
+    for base, forms in _ALONE.items():
+        if character in forms:
+            return base
     return unicodedata.normalize("NFKD", character)[0].lower()
+
+
+def _is_plain(base: str) -> bool:
+    return (base.isascii() and base.isalpha()) or _GREEK.match(base) is not None or base in _ALONE
 
 
 def literal_pattern(text: str) -> str:
@@ -41,32 +71,41 @@ def literal_pattern(text: str) -> str:
     parts: list[str] = []
     place = 0
     while place < len(text):
-        pair = text[place : place + 2].lower()
-        if pair in _PAIRS:
-            parts.append(f"(?:{_letter(pair[0])}{_letter(pair[1])}|[{_PAIRS[pair]}])")
-            place += 2
+        run = next((run for run in _RUNS if text[place : place + len(run)].lower() == run), None)
+        if run is not None:
+            parts.append(_run(run))
+            place += len(run)
         else:
             parts.append(_one(text[place]))
             place += 1
     return "".join(parts)
 
 
+def _run(run: str) -> str:
+    """Letters that one sign may stand for, or for the first two or the last two of them."""
+    ways = ["".join(map(_letter, run)), f"[{_RUNS[run]}]"]
+    if len(run) > 2:
+        ways += [f"[{_RUNS[run[:2]]}]{_letter(run[2])}", f"{_letter(run[0])}[{_RUNS[run[1:]]}]"]
+    return f"(?:{'|'.join(ways)})"
+
+
 def _one(character: str) -> str:
     if character in _SINGLE:
-        return f"(?:{_SINGLE[character]}|{character})"
+        return f"(?:{_run(_SINGLE[character])}|{character})"
     if unicodedata.combining(character):
         # A mark that has no letter of its own to join: with or without it.
         return f"{character}?"
     base = _base(character)
-    if base.isascii() and base.isalpha():
+    if _is_plain(base):
         return _letter(base, character)
+    points = _POINTS if _POINTED.match(character) else ""
     apart = unicodedata.normalize("NFD", character)
     if apart != character:
-        return f"(?:{character}|{apart})"
-    return f"\\{character}" if character.isascii() and not character.isalnum() else character
+        return f"(?:{character}|{apart}){points}"
+    return f"\\{character}" if character.isascii() and not character.isalnum() else character + points
 
 
 def _letter(base: str, also: str = "") -> str:
-    """One letter from a to z in any of its forms, and the character that was typed when it is none of them."""
+    """One letter in any of its forms, and the character that was typed when it is none of them."""
     forms = base + _variants().get(base, "")
     return f"[{forms}{also if also.lower() not in forms and also not in forms else ''}]{_MARKS}"

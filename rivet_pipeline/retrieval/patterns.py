@@ -33,6 +33,13 @@ MAX_PATTERN = 1000
 #: change the grammar.
 _OPTIONS = frozenset("cimnpsw")
 
+#: The parts of an expression: an escaped sign, a list in brackets (in which `\\b` is a backspace everywhere), a sign.
+_PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+\]|.", re.DOTALL)
+
+#: The bound of a word and what is none, as nearly everybody writes them and as Postgres does. To it `\\b` is a
+#: backspace and `\\B` a backslash, and the answer would be a wrong "nothing".
+_BOUNDS = {r"\b": r"\y", r"\B": r"\Y"}
+
 #: Rows of the first block, of the smallest and of the largest one, and how long one should take.
 _FIRST_BLOCK, _LEAST_BLOCK, _MOST_BLOCK = 500, 100, 50_000
 _BLOCK_SECONDS = 0.25
@@ -117,7 +124,7 @@ def literal_of(text: str) -> Pattern:
 
 
 def read_regex(connection: Connection, text: str, profile: Profile = PROFILE) -> Pattern:
-    """An expression that a person wrote, checked by Postgres.
+    """An expression that a person wrote, checked by Postgres, with its word bounds as Postgres writes them (`_BOUNDS`).
 
     Raises `InvalidInputError` with the engine's own words for a wrong one, and for one that is too long, changes the
     grammar, or finds every text.
@@ -132,6 +139,7 @@ def read_regex(connection: Connection, text: str, profile: Profile = PROFILE) ->
             f"the options {options.group()} change the grammar; of (?c), (?i), (?m), (?n), (?p), (?s) and (?w) each is "
             "possible, and mode trigram looks for a text as it stands"
         )
+    text = _PARTS.sub(lambda part: _BOUNDS.get(part.group(), part.group()), text)
     deadline = time.monotonic() + profile.pattern_seconds
     rows = _ask(connection, b"SELECT '' ~* %(pattern)s AS empty", {"pattern": text}, deadline)
     if rows is None:
@@ -171,7 +179,7 @@ def find(
         raise _bad(_too_slow(profile))
     similar: dict[Key, float] = {}
     if similar_too and len(literal) < request.limit:
-        similar = _similar(connection, request, deadline)
+        similar = _similar(connection, request, wanted, deadline)
     return Found(
         frozenset(literal),
         {key: likeness for key, likeness in similar.items() if key not in literal},
@@ -306,7 +314,7 @@ def _partial(scans: dict[Source, _Scanned], profile: Profile) -> str | None:
     )
 
 
-def _similar(connection: Connection, request: SearchRequest, deadline: float) -> dict[Key, float]:
+def _similar(connection: Connection, request: SearchRequest, wanted: int, deadline: float) -> dict[Key, float]:
     words = list(dict.fromkeys(re.findall(r"\w{3,}", request.query.lower())))[:_SIMILAR_WORDS]
     if not words or len(request.query) > _LONGEST_SIMILAR:
         return {}
@@ -319,7 +327,7 @@ def _similar(connection: Connection, request: SearchRequest, deadline: float) ->
         "text": request.query,
         "looked_at": _SIMILAR_CHARACTERS,
         "least": _SIMILAR,
-        "wanted": request.limit,
+        "wanted": wanted,
     }
     found: dict[Key, float] = {}
     for source in sources(request):

@@ -19,24 +19,47 @@ _MONTH = r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|
 _MONTH += r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 _DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?\b"
 _YEAR = r"(?P<year>(?:19|20)[0-9]{2})\b"
+_ALSO = "and|or|to|until"
+_CLOCK = r"(?:T[0-9:.]+(?:Z|[+-][0-9:]+)?)?"
+_FIRST = r"(?P<first>[0-3]?[0-9])(?:st|nd|rd|th)?"
+_TO = r"(?:\s*[-\u2013]\s*|\s+(?:to|until)\s+"
+_NO_MONTH = rf"(?!\s+(?:of\s+)?{_MONTH.replace('P<month>', ':')})"
 
 #: The spellings, the most exact first. A month alone must stand behind a word of time (or another date and `and`) and
 #: be written with a capital.
 _SPELLINGS = tuple(
     re.compile(pattern, flags)
     for pattern, flags in (
-        (rf"(?<![\w./-]){_YEAR}(?P<sep>[-/])(?P<number>[01]?[0-9])(?:(?P=sep)(?P<day>[0-3]?[0-9]))?(?![\w/-])", 0),
+        (
+            rf"(?<![\w./-]){_YEAR}(?P<sep>[-/])(?P<number>[01]?[0-9])(?:(?P=sep)(?P<day>[0-3]?[0-9]){_CLOCK})?(?![\w/-])",
+            0,
+        ),
+        # Two days of one month.
+        (rf"\b{_FIRST}{_TO}|\s+and\s+){_DAY}(?:\s+of)?\s+{_MONTH}(?:,?\s+{_YEAR})?", re.IGNORECASE),
+        (
+            rf"\b(?P<between>between\s+)?{_MONTH}\s+{_FIRST}{_TO}|(?(between)\s+and\s+|(?!))){_DAY}{_NO_MONTH}(?:,?\s+{_YEAR})?",
+            re.IGNORECASE,
+        ),
         (rf"\b{_DAY}(?:\s+of)?\s+{_MONTH}(?:,?\s+{_YEAR})?", re.IGNORECASE),
         (rf"\b{_MONTH}\s+{_DAY}(?:,?\s+{_YEAR})?", re.IGNORECASE),
         (rf"\b{_MONTH}(?:,|\s+of)?\s+{_YEAR}", re.IGNORECASE),
         (
-            rf"\b(?i:in|of|during|since|by|early|late|mid|last|between|from|(?P<also>and|or|to|until))[\s-]+(?=[A-Z])(?i:{_MONTH})",
+            rf"\b(?i:in|of|during|since|by|this|early|late|mid|last|between|from|(?P<also>{_ALSO}))[\s-]+(?=[A-Z])(?i:{_MONTH})",
             0,
         ),
     )
 )
 #: Words too, when they are written small and no year says otherwise.
 _WORDS = ("may", "mar", "march")
+#: What stands right before a date that is the end of a time, which began nobody knows when (`before 6 October`). But
+#: who asks for the week before a date means one that was spoken of then.
+_ENDS = re.compile(
+    r"(?P<unit>\b(?:week|weekend|night|evening|morning|month|year|(?:mon|tues|wednes|thurs|fri|satur|sun)?day)s?\s+)?"
+    r"\b(?:before|until|till|prior\s+to|up\s+to|earlier\s+than)\s+(?:the\s+)?\Z",
+    re.IGNORECASE,
+)
+_LOOKED_BACK = 60
+_ENDING_MONTH = re.compile(rf"\b{_MONTH}\s+\Z", re.IGNORECASE)
 _LONE_YEAR = re.compile(rf"\b{_YEAR}")
 _SPAN = re.compile(r"\b(?:between|from)\b", re.IGNORECASE)
 
@@ -64,8 +87,9 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
     """The periods that a query names, a day wider on both sides than they are in UTC; none for most queries.
 
     A date without a year is that of a year named elsewhere in the query, else the last one that has begun by `now`.
-    Two dates behind `between` or `from` are one period. A date that does not exist is none, and neither is one to come,
-    at which nothing was said yet.
+    Two dates behind `between` or `from` are one period, and so are two days of a month (`3-5 June`). A date that does
+    not exist is none, neither is one to come, at which nothing was said yet, nor one that ends a time without a
+    beginning (`until 3 June`).
     """
     found: list[tuple[int, Period]] = []
     taken = [False] * len(query)
@@ -74,9 +98,14 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
         for match in pattern.finditer(query):
             if any(taken[match.start() : match.end()]) or _is_no_date(match, bool(found)):
                 continue
+            before = query[max(0, match.start() - _LOOKED_BACK) : match.start()]
+            if match.groupdict().get("first") and _ENDING_MONTH.search(before):
+                continue
             period = _period(match, now, int(lone["year"]) if lone else None)
-            if period is not None:
-                taken[match.start() : match.end()] = [True] * (match.end() - match.start())
+            if period is None:
+                continue
+            taken[match.start() : match.end()] = [True] * (match.end() - match.start())
+            if found or _SPAN.search(before) or not _is_end(before):
                 found.append((match.start(), period))
     periods = [period for _, period in sorted(found, key=lambda one: one[0])][:_MOST_DATES]
     if len(periods) == 2 and periods[0].start < periods[1].start and _SPAN.search(query):
@@ -91,6 +120,11 @@ def _is_no_date(match: re.Match[str], is_further: bool) -> bool:
     )
 
 
+def _is_end(before: str) -> bool:
+    found = _ENDS.search(before)
+    return found is not None and found["unit"] is None
+
+
 def _period(match: re.Match[str], now: datetime, year: int | None) -> Period | None:
     parts = match.groupdict()
     month = int(parts["number"]) if parts.get("number") else _MONTHS.index(parts["month"][:3].lower()) + 1
@@ -100,6 +134,9 @@ def _period(match: re.Match[str], now: datetime, year: int | None) -> Period | N
     start = _start(year, month, 1 if day is None else day, now)
     if start is None:
         return None
+    if day is not None and parts.get("first"):
+        first = int(parts["first"])
+        return Period(start.replace(day=first) - _ASIDE, start + 2 * _ASIDE) if 0 < first < day else None
     end = start + timedelta(days=1) if day is not None else (start + timedelta(days=31)).replace(day=1)
     return Period(start - _ASIDE, end + _ASIDE)
 

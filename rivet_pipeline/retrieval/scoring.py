@@ -324,9 +324,16 @@ _LITERAL = re.compile(
       | \b[A-Za-z]+-\d+\b      # PROJ-1234
       | \d[A-Za-z]|[A-Za-z]\d  # v2, gpt-4o, 0xdeadbeef
       | [a-z][A-Z]             # getUserById
+      | \w[%+#=$&<>\\^|~\[\]{}]|[%+#=$&<>\\^|~\[\]{}@]\w   # C++, 50%, k=v, R&D, #4821, <abbr>, @nasa
+      | \w:\\|\w\(\)          # C:\, flush()
+      | (?<![\w-])--?[A-Za-z]  # --no-verify
+      | (?<![\w.])\.[A-Za-z]  # .env
     """,
     re.VERBOSE,
 )
+
+#: What people put around an identifier, and behind it.
+_QUOTES, _STOPS = "\"'`\u2018\u2019\u201c\u201d\u00ab\u00bb \t\n", "?!,;.: \t\n"
 
 
 def looks_literal(query: str) -> bool:
@@ -336,3 +343,8 @@ def looks_literal(query: str) -> bool:
     that mentions a file is not. A plain hyphen between words (`follow-up`) is no such sign.
     """
     return len(query.split()) <= 3 and _LITERAL.search(query) is not None
+
+
+def literal_text(query: str) -> str:
+    """The identifier of a literal query, without quotes around it and the marks that end a sentence behind it."""
+    return query.rstrip(_STOPS + _QUOTES).lstrip(_QUOTES) or query

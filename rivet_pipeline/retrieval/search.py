@@ -18,6 +18,7 @@ from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
 from rivet_pipeline.retrieval.filters import number_array, resolve_tag, statement, tune_session
 from rivet_pipeline.retrieval.query_dates import Period, named_periods
+from rivet_pipeline.retrieval.quoting import one_line
 from rivet_pipeline.retrieval.ranking import Scored, SemanticSide, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around, without_frame
@@ -44,6 +45,19 @@ LEAST_SIMILARITY = 0.15
 
 #: What a face says of a query without any sign, whichever it is.
 EMPTY_QUERY = "is empty; give what to look for: a question, a name, an identifier or a path"
+
+#: The agents' names, each one step in the index of messages.
+_AGENTS = """
+    WITH RECURSIVE names AS (
+        (SELECT agent FROM ros_messages ORDER BY agent LIMIT 1)
+        UNION ALL
+        SELECT (SELECT m.agent FROM ros_messages AS m WHERE m.agent > n.agent ORDER BY m.agent LIMIT 1)
+        FROM names AS n WHERE n.agent IS NOT NULL
+    )
+    SELECT agent FROM names WHERE agent IS NOT NULL LIMIT %s"""
+
+#: How many agents an answer names, and characters of a name.
+_MOST_AGENTS, _LONGEST_AGENT = 12, 60
 
 EmbedQuery = Callable[[str], NDArray[np.float32]]
 
@@ -78,13 +92,31 @@ def search(
     with connection.transaction():
         tune_session(connection, ef_search=_EF_SEARCH)
         run = _search_texts if request.mode in _READING else _search
-        return run(connection, request, side, now, profile)
+        response = run(connection, request, side, now, profile)
+        if not response.hits and request.agent is not None:
+            unknown = _why_unknown(connection, request.agent)
+            return response if unknown is None else replace(response, reason=unknown)
+        return response
+
+
+def _why_unknown(connection: Connection, agent: str) -> str | None:
+    """That nobody has this name, and who there is; None when somebody has it. A name mistyped is not a "nothing"."""
+    if connection.execute("SELECT 1 FROM ros_messages WHERE agent = %s LIMIT 1", [agent]).fetchone() is not None:
+        return None
+    rows = connection.execute(_AGENTS, [_MOST_AGENTS + 1]).fetchall()
+    if not rows:
+        return None
+    names = [one_line(row["agent"], _LONGEST_AGENT) for row in rows[:_MOST_AGENTS]]
+    more = " and others" if len(rows) > _MOST_AGENTS else ""
+    return f"no message is by an agent {one_line(agent, _LONGEST_AGENT)!r}; there are {', '.join(names)}{more}"
 
 
 def _refuse(request: SearchRequest) -> str | None:
     """Why a query can not be looked for, None when it can. Signs are something to look for only in the texts."""
+    if not request.query:
+        return "the query is empty"
     if request.mode in _READING:
-        return None if request.query else "the query is empty"
+        return None
     # U+FFFD is what became of signs that can not be stored.
     if any(one.isalnum() or (ord(one) > 0x2000 and one != "\ufffd") for one in request.query):
         return None
@@ -160,6 +192,9 @@ def _search(
     connection: Connection, request: SearchRequest, side: SemanticSide, now: datetime, profile: Profile
 ) -> SearchResponse:
     literal = scoring.looks_literal(request.query)
+    if literal:
+        # Whatever holds the query as it stands holds this too.
+        request = replace(request, query=scoring.literal_text(request.query))
     words = rows = None
     if request.mode != "vector" or vector.is_narrow(request):
         kept = max(profile.lexical_kept, 4 * request.limit)

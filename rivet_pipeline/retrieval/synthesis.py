@@ -62,6 +62,7 @@ Rules:
 
 _BRACKETS = re.compile(r"\[([^\[\]]*#[^\[\]]*)\]")
 _MARK = re.compile(r"#([^\s,;#\]]+)")
+_SHAPE = re.compile("[0-9a-f]{8,32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,16 +214,23 @@ def checked(text: str, records: dict[str, _Record], model: str) -> Synthesis:
     answer = clean(text).strip()
     if not answer:
         return Synthesis(model=model, reason="the model answered nothing")
-    if NO_ANSWER in answer.upper():
-        return Synthesis(model=model, reason="the model finds no answer in what the search found")
     given = "\n".join(record.text for record in records.values())
     if repeats_frame(answer, given, (_TASK,)) or re.search(r"\brecords [0-9a-f]{16} (?:begin|end)\b", answer):
         return Synthesis(model=model, reason="the model repeated what it was asked")
-    marks = [mark for part in _BRACKETS.findall(answer) for mark in _MARK.findall(part)]
-    unknown = [mark for mark in marks if mark.lower() not in records]
+    named = [mark for part in _BRACKETS.findall(answer) for mark in _MARK.findall(part)]
+    marks = [mark.lower() for mark in named if mark.lower() in records]
+    unknown = [mark for mark in named if mark.lower() not in records and not _is_spoken_of(mark, given)]
     if unknown:
         return Synthesis(model=model, reason=f"the answer cites what was not given to it: #{one_line(unknown[0], 40)}")
+    if not marks and NO_ANSWER in answer.upper():
+        # With marks it says what the records leave open beside what they hold.
+        return Synthesis(model=model, reason="the model finds no answer in what the search found")
     if not marks:
         return Synthesis(model=model, reason="the answer cites nothing, so nobody could check it")
-    cited = dict.fromkeys(mark.lower() for mark in marks)
+    cited = dict.fromkeys(marks)
     return Synthesis(answer, [Citation(mark, records[mark].id, records[mark].source) for mark in cited], model)
+
+
+def _is_spoken_of(mark: str, given: str) -> bool:
+    """Whether it can not be a record's mark, and the records themselves speak of it: the number in `[PR #52](…)`."""
+    return _SHAPE.fullmatch(mark.lower()) is None and f"#{mark}" in given

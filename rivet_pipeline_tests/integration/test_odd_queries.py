@@ -160,6 +160,34 @@ def test_the_text_of_a_literal_query_stands_first(store: Store, mode: Mode) -> N
         assert query in hits[0].snippet
 
 
+@pytest.mark.parametrize(
+    ("text", "queries"),
+    [
+        ("the port to C++ begins in May", ["C++", "c++", "`C++`", "to C++?"]),
+        ("half of 73% is enough for disks of C:\\ and D:\\", ["73%", "C:\\", "D:\\"]),
+        ("k=v, R&D and <abbr> are no words, said @esa", ["k=v", "R&D", "<abbr>", "@esa", '"R&D"']),
+        ("run it with --no-verify and .env in flush()", ["--no-verify", ".env", "flush()", "'--no-verify'"]),
+        (
+            "see src/ledger.py:88 for the cause",
+            ["`src/ledger.py:88`", "ledger.py:88.", "\u201cledger.py:88\u201d", "ledger.py:88?"],
+        ),
+    ],
+)
+@pytest.mark.parametrize("mode", ["fts", "hybrid"])
+def test_a_text_with_signs_stands_above_its_words(
+    connection: Connection, mode: Mode, text: str, queries: list[str]
+) -> None:
+    register_model(connection)
+    wanted = add_message(connection, text, age_days=300)
+    for number in range(12):
+        words = "C 73 D R k v abbr esa no verify env flush src ledger py 88"
+        add_message(connection, f"{words} {words} port number {number}", embed=True)
+    for query in queries:
+        hits = find(connection, query, mode=mode, embedded=mode == "hybrid").hits
+        assert hits[0].id == wanted, query
+        assert hits[0].score >= 0.5 > hits[1].score
+
+
 @pytest.mark.parametrize("query", SILENT)
 def test_a_query_without_a_word_says_so(store: Store, query: str) -> None:
     response = find(store.connection, query)

@@ -58,6 +58,12 @@ def test_an_expression_is_that_of_the_engine(connection: Connection) -> None:
     assert ids(find(connection, r"^error", mode="regex").hits) == [second]
     assert ids(find(connection, r"\m4[34]\M", mode="regex", scope="summaries").hits) == [third]
     assert find(connection, r"error \d{3}", mode="regex").reason == "no text holds anything that fits the expression"
+    # The bound of a word as everybody else writes it; to the engine it would be a backspace.
+    assert set(ids(find(connection, r"\berror\b", mode="regex").hits)) == {first, second, third}
+    assert find(connection, r"\brror", mode="regex").hits == []
+    assert set(ids(find(connection, r"\Brror [[:digit:]]+\b", mode="regex").hits)) == {first, second, third}
+    assert find(connection, r"[\b]error", mode="regex").hits == []
+    assert find(connection, r"error\\bx", mode="regex").hits == []
     # What takes other engines minutes.
     assert find(connection, "(a+)+$", mode="regex", agent="nobody").hits == []
     add_message(connection, "a" * 40 + "!")
@@ -125,7 +131,7 @@ def test_filters_hold_while_texts_are_read(connection: Connection) -> None:
         assert set(ids(find(connection, "gimbl", mode=mode, conversation_id=ours).hits)) == {new, old, summary}
         assert ids(find(connection, "gimbl", mode=mode, before=NOW - timedelta(days=5)).hits) == [old]
         assert ids(find(connection, "gimbl", mode=mode, scope="summaries").hits) == [summary]
-        nothing = find(connection, "gimbl", mode=mode, agent="nobody")
+        nothing = find(connection, "gimbl", mode=mode, agent="codex", role="system")
         assert "within these filters" in str(nothing.reason)
 
 
@@ -141,6 +147,14 @@ def test_a_misspelt_word_finds_what_is_spelled_like_it_below_what_holds_it(conne
     hits = find(connection, "chrysantemum", mode="trigram").hits
     assert ids(hits) == [exact, meant]
     assert hits[0].score >= 0.5 > hits[1].score
+
+
+def test_the_first_of_what_is_spelled_alike_does_not_depend_on_how_many_are_asked_for(connection: Connection) -> None:
+    add_message(connection, "the chrysanthemum order is late", age_days=300)
+    add_message(connection, "many chrysanthemums came today")
+    first = ids(find(connection, "chrysantemum", mode="trigram", limit=10).hits)
+    assert len(first) == 2
+    assert ids(find(connection, "chrysantemum", mode="trigram", limit=1).hits) == first[:1]
 
 
 def test_equal_hits_stand_in_a_fixed_order(connection: Connection) -> None:

@@ -16,7 +16,7 @@ from rivet_pipeline.retrieval import lexical, scoring, unindexed, vector
 from rivet_pipeline.retrieval.filters import tune_session
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.search import search
-from rivet_pipeline.retrieval.types import SearchRequest, Source
+from rivet_pipeline.retrieval.types import Mode, SearchRequest, Source
 from rivet_pipeline_tests.integration.memory_rows import (
     NOW,
     WIDTH,
@@ -98,6 +98,19 @@ TEXTS_AND_QUERIES = [
     ("nach İstanbul fliegen", "istanbul"),
     ("la política cambió", "politica"),
 ]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector", "trigram", "regex"])
+def test_an_agent_that_nobody_is_called_is_named_with_those_there_are(connection: Connection, mode: Mode) -> None:
+    register_model(connection)
+    assert "agent" not in str(find(connection, "parsers", mode=mode, embedded=True, agent="claude").reason)
+    for agent in ("codex", "claude-code", "codex"):
+        add_message(connection, "about parsers", agent=agent, embed=True)
+    asked = find(connection, "parsers", mode=mode, embedded=True, agent="claude")
+    assert (asked.hits, asked.reason) == ([], "no message is by an agent 'claude'; there are claude-code, codex")
+    assert find(connection, "parsers", mode=mode, embedded=True, agent="codex").hits
+    known = find(connection, "parsers", mode=mode, embedded=True, agent="codex", before=NOW - timedelta(days=1))
+    assert "no message is by" not in str(known.reason)
 
 
 def test_texts_are_found_as_they_are_asked_for(connection: Connection) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import re
 import shlex
 import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -17,6 +22,7 @@ import numpy as np
 import pytest
 
 from rivet_pipeline.errors import RivetError
+from rivet_pipeline.models import factory
 from rivet_pipeline.models.credentials import TokenCommand
 from rivet_pipeline.models.embedder import PROBE, HttpEmbedder, WordLlamaEmbedder, unit_rows
 from rivet_pipeline.models.factory import QueryEmbedder, build_embedder, build_query_embedder, embedder_name
@@ -344,6 +350,43 @@ def test_a_query_without_a_vector_says_why_and_is_tried_again() -> None:
     inner.down = False
     assert queries.embed("a")[1] is None
     assert inner.seen == ["a"]
+
+
+class HangingEmbedder(CountingEmbedder):
+    """Lets everybody wait until it is let go, and then answers or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.calls = 0
+
+    def embed(self, texts: list[str]) -> Vectors:
+        self.calls += 1
+        self.go.wait(10)
+        return super().embed(texts)
+
+
+def test_a_service_that_hangs_is_not_asked_by_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factory, "_SLOW", 0.0)
+    monkeypatch.setattr(factory, "_PATIENCE", 0.01)
+    inner = HangingEmbedder()
+    inner.down = True
+    queries = QueryEmbedder(inner)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(12) as threads:
+        asked = [threads.submit(queries.embed, f"query {number}") for number in range(12)]
+        # Those that may not wait come back first, while the others still do.
+        reasons = [one.result()[1] for one in itertools.islice(as_completed(asked), 8)]
+        assert reasons == ["busy: other queries are waiting for the embedding service"] * 8
+        inner.go.set()
+    assert inner.calls == 4
+    # Nobody waits again before it has rested.
+    assert re.fullmatch(r"resting: no answer; it is asked again in \d+ s", str(queries.embed("later")[1]))
+    assert inner.calls == 4
+    inner.down = False
+    later = time.monotonic() + 16
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "monotonic", lambda: later)
+        assert queries.embed("later")[1] is None
 
 
 def test_a_token_command_is_asked_again_when_the_server_refuses(tmp_path: Path) -> None:

@@ -27,6 +27,17 @@ def fits(text: str, other: str) -> bool:
         ("oeuvre", ["œuvre"]),
         ("が", ["\u304b\u3099", "が"]),
         ("\uff21bc", ["\uff21bc", "abc"]),
+        ("ABC", ["\uff21\uff22\uff23", "\uff41\uff42\uff43"]),
+        ("office", ["o\ufb03ce", "o\ufb00ice", "of\ufb01ce", "OFFICE"]),
+        ("o\ufb03ce", ["office", "oFFice"]),
+        ("\ufb01nal \ufb02ag", ["final flag", "FINAL \ufb02ag"]),
+        ("Σισυφος", ["Σίσυφος", "ΣΊΣΥΦΟΣ", "Σι\u0301\u03c3\u03c5\u03c6\u03bf\u03c2"]),
+        ("ΣΊΣΥΦΟΣ", ["\u03c3\u03b9\u03c3\u03c5\u03c6\u03bf\u03c2"]),
+        ("елка", ["ёлка", "ЁЛКА"]),
+        ("ёлка", ["елка"]),
+        ("שלום", ["שָׁלוֹם"]),
+        ("שָׁלוֹם", ["שלום"]),
+        ("محمد", ["مُحَمَّد"]),
         ("배포", [unicodedata.normalize("NFD", "배포")]),
         ("a.b*[c]{2}(d)|e\\f^g$?+", ["A.B*[c]{2}(d)|e\\f^g$?+"]),
         ("100%_x", ["100%_X"]),
@@ -39,7 +50,15 @@ def test_a_text_fits_in_all_its_spellings(text: str, others: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "other"),
-    [("a.b", "axb"), ("a_b", "axb"), ("100%", "1000"), ("公园", "公司"), ("и", "i"), ("sse", "\u00dfx")],
+    [
+        ("a.b", "axb"),
+        ("a_b", "axb"),
+        ("100%", "1000"),
+        ("公园", "公司"),
+        ("и", "i"),
+        ("sse", "\u00dfx"),
+        ("мои", "мой"),
+    ],
 )
 def test_another_text_does_not_fit(text: str, other: str) -> None:
     assert not fits(text, other)
@@ -51,6 +70,14 @@ def test_every_sign_fits_itself_and_no_other() -> None:
         assert fits(sign, sign), hex(ord(sign))
         if not sign.isalpha() and sign.isascii():
             assert [other for other in signs if fits(sign, other)] == [sign]
+
+
+@pytest.mark.parametrize("sign", ["™", "Ⅳ", "\u2160", "№", "㎏", "℃", "Ⓐ", "①", "½", "²", "…"])
+def test_a_sign_that_is_made_of_letters_is_none_of_them(sign: str) -> None:
+    assert fits(sign, sign)
+    assert not any(
+        re.search(literal_pattern(sign), text, re.IGNORECASE) for text in ("a title", "give", "kg no 1/4 ..")
+    )
 
 
 def test_the_longest_text_stays_an_expression_of_reasonable_length() -> None:

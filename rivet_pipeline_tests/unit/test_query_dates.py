@@ -43,6 +43,19 @@ def days(query: str) -> list[tuple[str, str]]:
         ("where was I between June and August 2023", [("2023-06-01", "2023-08-31")]),
         ("where was I from March to May 2023", [("2023-03-01", "2023-05-31")]),
         ("who came on 29 February", [("2024-02-29", "2024-02-29")]),
+        ("where was I between 3 and 5 May 2024", [("2024-05-03", "2024-05-05")]),
+        ("where was I between May 3 and 5, 2024", [("2024-05-03", "2024-05-05")]),
+        ("the trip of 3-5 May 2024", [("2024-05-03", "2024-05-05")]),
+        ("the trip of May 3rd to 5th 2024", [("2024-05-03", "2024-05-05")]),
+        ("May 3 and 5 people of 2024", [("2024-05-03", "2024-05-03")]),
+        ("between May 3 and 5 June 2024", [("2024-05-03", "2024-06-05")]),
+        ("the trip of 5-3 May 2024", [("2024-05-03", "2024-05-03")]),
+        ("what failed at 2024-05-03T06:41", [("2024-05-03", "2024-05-03")]),
+        ("what failed at 2024-05-03T06:41:07.5Z?", [("2024-05-03", "2024-05-03")]),
+        ("what is planned this March", [("2026-03-01", "2026-03-31")]),
+        ("where was I in the week before 3 May 2024", [("2024-05-03", "2024-05-03")]),
+        ("where was I from 3 May until 5 May 2024", [("2024-05-03", "2024-05-05")]),
+        ("where was I from March until 5 May 2024", [("2024-03-01", "2024-05-05")]),
     ],
 )
 def test_dates_are_read(query: str, expected: list[tuple[str, str]]) -> None:
@@ -65,6 +78,10 @@ def test_dates_are_read(query: str, expected: list[tuple[str, str]]) -> None:
         "v2024.05",
         "",
         "decide in august",
+        "who came before 3 June 2024",
+        "what was open until the 3rd of June",
+        "everything up to 2024-05-03",
+        "what we had before August 2024",
     ],
 )
 def test_what_is_no_date_names_none(query: str) -> None:

@@ -60,6 +60,26 @@ def test_an_answer_with_known_citations_is_given() -> None:
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        "The date is not in the records, but PR #52 is [#1a2b3c4d].",
+        "[PR #52](https://x/52) and [#52] are in [#1a2b3c4d].",
+    ],
+)
+def test_what_is_open_and_numbers_out_of_the_records_refuse_no_cited_answer(answer: str) -> None:
+    made = Synthesizer(Model(answer)).answer("what?", [hit(FIRST, "PR #52 was merged, see #5e6f7a8b."), HITS[1]])
+    assert (made.answer, [citation.id for citation in made.citations]) == (answer, [FIRST])
+
+
+@pytest.mark.parametrize("mark", ["53", "6f7a8b9c"])
+def test_a_mark_that_only_stands_in_a_record_is_no_citation(mark: str) -> None:
+    made = Synthesizer(Model(f"So it is [#1a2b3c4d] [#{mark}].")).answer(
+        "what?", [hit(FIRST, "PR #52, see #6f7a8b9c.")]
+    )
+    assert (made.answer, made.reason) == (None, f"the answer cites what was not given to it: #{mark}")
+
+
+@pytest.mark.parametrize(
     ("answer", "reason"),
     [
         ("It is so [#deadbeef].", "cites what was not given to it: #deadbeef"),

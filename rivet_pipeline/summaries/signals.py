@@ -138,3 +138,12 @@ HEADER_STOP_WORDS = frozenset(files(__package__).joinpath("header_stop_words.txt
 
 #: Words that tell nothing of a text's subject, those of every coding session among them.
 STOP_WORDS = frozenset(files(__package__).joinpath("stop_words.txt").read_text(encoding="utf-8").split())
+
+#: Words whose number is a part of the name: chapter 3 is another thing than chapter 4.
+NUMBERED = frozenset(
+    """chapter section part appendix figure table exercise assignment problem lesson lecture module unit week day phase
+    stage step sprint milestone iteration round level episode season volume issue ticket paper study experiment trial
+    cohort sample batch run lab room floor house building site zone line lane track channel slot bay rack node server
+    host cluster shard region gauge sensor motor pump camera printer robot gate dock berth pier kapitel abschnitt teil
+    aufgabe woche phase versuch raum anlage capítulo sección parte ejercicio semana fase sala""".split()  # noqa: SIM905
+)

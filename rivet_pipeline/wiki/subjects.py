@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, STOP_WORDS
+from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, NUMBERED, STOP_WORDS
 from rivet_pipeline.wiki.names import fold, is_subject, stem, tidy_title, title_terms
 
 _WORDS = files(__package__)
@@ -57,6 +57,9 @@ _ENDED = frozenset(["dropping", "removing", "replacing", "retiring", "abandoning
 _LINKS = frozenset({"of", "on", "for", "to", "in", "de", "del"})
 #: Those without which the phrase before them is none.
 _GENITIVES = frozenset({"of", "de", "del"})
+#: The one without which a common word before it is none: a menu for whom?
+_PURPOSE = "for"
+_POSSESSIVE = re.compile(r"\A[A-Z][\w-]*['\u2019]s\Z")
 
 _SIGNS = r":;,!?()\[\]{}<>«»\"\u201c\u201d\u201e|\u2013\u2014\u2192"
 _TOKEN = re.compile(rf"[^\s{_SIGNS}]+|[{_SIGNS}]")
@@ -122,11 +125,17 @@ def chunks(title: str) -> list[Chunk]:
         lower = word.casefold()
         if not word or _SIGN.match(token) or _ADDRESS.search(token):
             close()
+        elif not current and link == _PURPOSE and _POSSESSIVE.match(word) and lower[:-2] not in _BOUNDARIES:
+            # Whose it is tells what it is for.
+            current.append(word)
         elif _is_boundary(lower, first=not current) and not (lower in _HEADS and _joins(tokens, place)):
             if lower in _ARTICLES and not current:
                 continue
             close(lower)
         elif _NUMBER.match(word):
+            if current and word.isdigit() and current[-1].casefold() in NUMBERED:
+                # The number is part of the name; what follows is said of it.
+                current.append(word)
             close()
         else:
             current.append(word)
@@ -184,7 +193,7 @@ def subject_of(
         range(len(phrases)),
         key=lambda place: (_score(phrases[place], spoken, home, first=place == first), -place),
     )
-    text = _whole(phrases, best, spoken, home)
+    text = _whole(phrases, best, spoken, home, body)
     if text is not None and fold(text) in home:
         text = _within(title, text, phrases[best + 1 :], names)
     if text is not None:
@@ -232,11 +241,17 @@ def _within(title: str, project: str, following: Sequence[Chunk], names: Sequenc
     return None
 
 
-def _whole(phrases: Sequence[Chunk], best: int, spoken: dict[str, int], home: set[str]) -> str | None:
+def _is_common(word: str, body: str) -> bool:
+    """Whether a word is no name: nowhere inside a sentence does the text write it with a capital."""
+    return word[1:].islower() and re.search(rf"(?<=[\w,;] ){re.escape(word)}(?!\w)", body) is None
+
+
+def _whole(phrases: Sequence[Chunk], best: int, spoken: dict[str, int], home: set[str], body: str) -> str | None:
     """The phrase, with the name that makes it a subject where it is none by itself."""
     chunk = phrases[best]
     following = phrases[best + 1] if best + 1 < len(phrases) else None
-    short = chunk.generic or (len(chunk.words) == 1 and len(chunk.text) <= 3)
+    common = following is not None and following.link == _PURPOSE and _is_common(chunk.text, body)
+    short = chunk.generic or (len(chunk.words) == 1 and (len(chunk.text) <= 3 or common))
     if following is not None and following.link is not None and (short or following.link in _GENITIVES):
         return f"{chunk.text} {following.link} {following.text}"
     if not chunk.generic:

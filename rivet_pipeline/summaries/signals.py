@@ -143,7 +143,7 @@ STOP_WORDS = frozenset(files(__package__).joinpath("stop_words.txt").read_text(e
 NUMBERED = frozenset(
     """chapter section part appendix figure table exercise assignment problem lesson lecture module unit week day phase
     stage step sprint milestone iteration round level episode season volume issue ticket paper study experiment trial
-    cohort sample batch run lab room floor house building site zone line lane track channel slot bay rack node server
-    host cluster shard region gauge sensor motor pump camera printer robot gate dock berth pier kapitel abschnitt teil
-    aufgabe woche phase versuch raum anlage capítulo sección parte ejercicio semana fase sala""".split()  # noqa: SIM905
+    cohort sample batch run lab room bed floor house building site zone line lane track channel slot bay rack node
+    server host cluster shard region gauge sensor motor pump camera printer robot gate dock berth pier kapitel
+    abschnitt teil aufgabe woche phase versuch raum anlage capítulo sección parte ejercicio semana fase sala""".split()  # noqa: SIM905
 )

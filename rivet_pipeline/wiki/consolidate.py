@@ -138,10 +138,11 @@ def _shared_names(left: set[str], right: set[str], frequency: Counter[str]) -> s
 
 
 def _part_of(left: dict[str, Any], right: dict[str, Any], titled: Counter[str]) -> str | None:
-    """Why one page's title is all that another's begins with, where no third title has its words; None where not."""
-    mine, yours = set(title_terms(left["title"])), set(title_terms(right["title"]))
+    """Why one page's title is half of another's, where no third title has its words; None where it is not."""
+    mine, yours = set(telling_terms(left["title"])), set(telling_terms(right["title"]))
     part = mine & yours
-    if not part or part not in (mine, yours) or any(titled[term] > 2 for term in part):
+    whole = 2 * len(part) >= len(mine | yours)
+    if not whole or part not in (mine, yours) or any(titled[term] > 2 for term in part):
         return None
     return f"of all titles only those of {left['title']!r} and {right['title']!r} name {', '.join(sorted(part))}"
 

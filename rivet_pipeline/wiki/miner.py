@@ -163,7 +163,7 @@ def _about_subject(request: MineRequest, turns: Sequence[Message], wished: set[s
     title, others = found
     found_claims = list(_findings(turns, wished))
     own = next((one for one in request.candidates if fold(one.title) == fold(title)), None)
-    if own is None and (own := _overturned(request, found_claims, title)) is not None:
+    if own is None and (own := _overturned(request, found_claims)) is not None:
         title = own.title
     terms = {term for name in (title, *(own.aliases if own else ())) for term in telling_terms(name)}
     aspects = {term for name in others_after(request.title or "") for term in telling_terms(name)}
@@ -180,12 +180,12 @@ def _about_subject(request: MineRequest, turns: Sequence[Message], wished: set[s
     ]
 
 
-def _overturned(request: MineRequest, found: Sequence[_Found], title: str) -> Candidate | None:
+def _overturned(request: MineRequest, found: Sequence[_Found]) -> Candidate | None:
     """The one page on which stands the decision that a session about its end takes back.
 
     Else the old decision would hold on its page for ever, and the new one stand on a page of its own.
     """
-    named = set(title_terms(title))
+    named = set(title_terms(request.title or ""))
     pages = [
         page
         for page in request.candidates

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 
-from rivet_pipeline.summaries.signals import NUMBERED, STOP_WORDS
+from rivet_pipeline.summaries.signals import STOP_WORDS
 from rivet_pipeline.wiki.types import LONGEST_TITLE
 
 #: Characters of a slug, as the addresses of pages have them.
@@ -30,7 +30,7 @@ _SENTENCE = re.compile(
 _MOST_WORDS = 8
 
 _NUMBER = re.compile(r"(?<![\w.])(?:v\.? ?)?([a-z]{0,3}\d+(?:[.,]\d+)*)(?!\w)", re.IGNORECASE)
-_NUMBERED = re.compile(r"(?<!\w)([^\W\d_]{3,20})[\s#-]{1,3}(\d{1,4})(?![\w.:,]*\d)", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?<!\w)([^\W\d_]{3,20})[\s#-]{1,3}(\d{1,4}(?:\.\d+)*)(?!\w)", re.IGNORECASE)
 
 #: Letters of the last part of a compound that is a name of the whole.
 _COMPOUND_HEAD = 6
@@ -102,16 +102,22 @@ def names_another_number(text: str, title: str) -> bool:
     """Whether a text speaks of another thing of the title's kind, and not of the title's own: of chapter 4."""
     own = _numbers(title)
     said = _numbers(text)
-    return any(word in said and not said[word] & numbers for word, numbers in own.items())
+    return any(
+        word in said and not any(_is_release_of(one, other) for one in said[word] for other in numbers)
+        for word, numbers in own.items()
+    )
+
+
+def _is_release_of(one: str, other: str) -> bool:
+    """Whether two numbers are the same, or one is a later part of the other: 0.11 and 0.11.2."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
 def _numbers(text: str) -> dict[str, set[str]]:
-    """The numbered things that a text names: the numbers by their words."""
+    """What may be numbered things in a text: the numbers by the words before them."""
     found: dict[str, set[str]] = {}
     for match in _NUMBERED.finditer(text):
-        word = stem(match[1].casefold())
-        if word in NUMBERED:
-            found.setdefault(word, set()).add(match[2].lstrip("0"))
+        found.setdefault(stem(match[1].casefold()), set()).add(match[2].lstrip("0"))
     return found
 
 

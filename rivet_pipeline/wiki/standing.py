@@ -68,6 +68,8 @@ _QUESTION = re.compile(r"[?\uff1f][\"'\u201d\u00bb)]*\Z|\A\u00bf")
 _PAIRS = (("(", ")"), ("[", "]"), ("\u00bb", "\u00ab"), ("\u201c", "\u201d"))
 #: The first piece of a sentence that was read together with what follows it.
 _SCRAP = re.compile(r"\A(?P<scrap>[^.!?:\u3002]{1,24}[.!?\u3002]+|\S{1,12}:)\s+(?=\S)")
+#: An end of a sentence where the next one begins small, as people type.
+_SMALL_END = re.compile(r"(?<=[^\W\d_]{4}[.!?])\s+(?=[a-z]+[\s,])")
 _LABEL = re.compile(r"\A(?:reasons?|proposal|recommendation|fix|grund|vorschlag|motivos?|propuesta):\Z", re.IGNORECASE)
 #: What is said before the point, up to a colon.
 _INTRODUCTION = re.compile(r"\A(?P<before>[^:;`\"]{4,80}):\s+(?P<point>[^\s].{14,})\Z")
@@ -84,7 +86,7 @@ _OPENING = re.compile(
 def points_of(text: str) -> list[str]:
     """The sentences of what was said in one breath, without scraps before them ("Nice. Fix both. Names: ...")."""
     points = []
-    for sentence in split_prose(text.strip()):
+    for sentence in (piece for prose in split_prose(text.strip()) for piece in _SMALL_END.split(prose)):
         point = " ".join(sentence.split()).strip()
         while (scrap := _SCRAP.match(point)) is not None and not _weighs(scrap["scrap"]):
             point = point[scrap.end() :]

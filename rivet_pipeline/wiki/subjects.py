@@ -125,15 +125,12 @@ def chunks(title: str) -> list[Chunk]:
         lower = word.casefold()
         if not word or _SIGN.match(token) or _ADDRESS.search(token):
             close()
-        elif not current and link == _PURPOSE and _POSSESSIVE.match(word) and lower[:-2] not in _BOUNDARIES:
-            # Whose it is tells what it is for.
-            current.append(word)
-        elif _is_boundary(lower, first=not current) and not (lower in _HEADS and _joins(tokens, place)):
+        elif _is_boundary(lower, first=not current) and not _belongs_to_it(tokens, place, current, link):
             if lower in _ARTICLES and not current:
                 continue
             close(lower)
         elif _NUMBER.match(word):
-            if current and word.isdigit() and current[-1].casefold() in NUMBERED:
+            if current and word.isdigit() and (current[-1].casefold() in NUMBERED or _ends_there(tokens, place)):
                 # The number is part of the name; what follows is said of it.
                 current.append(word)
             close()
@@ -143,6 +140,21 @@ def chunks(title: str) -> list[Chunk]:
                 close()
     close()
     return found[:_MOST_CHUNKS]
+
+
+def _belongs_to_it(tokens: Sequence[str], place: int, current: Sequence[str], link: str | None) -> bool:
+    """Whether a word at which phrases end is part of one: "order cutoff", and whose it is that something is for."""
+    word = tokens[place]
+    if word.casefold() in _HEADS:
+        return _joins(tokens, place)
+    whose = not current and link == _PURPOSE and _POSSESSIVE.match(word) is not None
+    return whose and word.casefold()[:-2] not in _BOUNDARIES
+
+
+def _ends_there(tokens: Sequence[str], place: int) -> bool:
+    """Whether a number stands at the end of a phrase and counts nothing: "Bed 2: slugs"."""
+    following = tokens[place + 1 : place + 2]
+    return (not following or _SIGN.match(following[0]) is not None) and not tokens[place - 1].endswith("s")
 
 
 def _joins(tokens: Sequence[str], place: int) -> bool:

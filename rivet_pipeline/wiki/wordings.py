@@ -15,7 +15,9 @@ def _words(*wordings: str, start: str = r"(?<!\w)", end: str = r"(?!\w)") -> re.
 
 #: Decides, and does not only give a reason.
 DECIDES = re.compile(
-    r"(?<!\w)(?:decision(?:[,:]| of \d| (?:for|on|about) [^:.;]{2,40}:)|(?:decision|choice)\b[^.;]{0,40}\b(?:reversed|stands|is off)|decided(?! on \d)|agreed"
+    r"(?<!\w)(?:decision(?:[,:]| of \d| (?:for|on|about) [^:.;]{2,40}:)"
+    r"|(?:decision|choice)\b[^.;]{0,40}\b(?:reversed|stands|is off)|decided(?! on \d)"
+    r"|agreed"
     r"|settled on|opted for|in favou?r of|let['\u2019]s (?:go with|use|keep|do|stay with|stick with|drop)|going with"
     r"|(?:we|i)(?:['\u2019]ll| will)? (?:chose|choose|drop|stay with|go with)"
     r"|(?:we|(?:we|i)['\u2019]ll|(?:we|i) will) (?:put|take|keep|use)"
@@ -34,7 +36,8 @@ DECIDES = re.compile(
 #: What somebody wants everywhere and always.
 STANDING = re.compile(
     r"(?<!\w)(?:always(?! (?:another|the same|a)\b)|from now on|general rule|house rules?|in future|every time"
-    r"|by principle|(?:remember |note )?for next time|i (?:prefer|hate)|never\b[^.;]{4,60}, (?:ever|never)|don['\u2019]t ever|no new dependency|units only"
+    r"|by principle|(?:remember |note )?for next time|i (?:prefer|hate)"
+    r"|(?:never|no|do not|don['\u2019]t)\b[^.;]{4,60}, ever|don['\u2019]t ever|no new dependency|units only"
     r"|immer|grundsätzlich|ab jetzt|niemals"
     r"|siempre|nunca|a partir de ahora|de ahora en adelante|por norma)(?!\w)"
     r"|今後は|常に|必ず",
@@ -44,7 +47,8 @@ STANDING = re.compile(
 PREFERS_HERE = re.compile(r"\bi (?:prefer|hate)\b(?=.*\b(?:the|this|that|these|those)\b)", re.IGNORECASE)
 #: Says with figures what holds now and what does not any more: "due on 20 May now, not 30 April".
 REVISES = re.compile(
-    r"(?<!\w)(?:not|instead of|no longer|rather than|nicht|statt|no|en vez de)(?: (?:on|at|by|until|am|um|bis|el|a las))?"
+    r"(?<!\w)(?:not|instead of|no longer|rather than|nicht|statt|no|en vez de)"
+    r"(?: (?:on|at|by|until|am|um|bis|el|a las))?"
     r" \d[\d.:]*(?: [A-Za-z%€$]\w*)?(?: any ?more| mehr)?(?=[,.;!)]|\Z)",
     re.IGNORECASE,
 )
@@ -229,7 +233,8 @@ PRONOUN = re.compile(
 ORDERS = re.compile(
     r"\A(?:please |and |now |also |so |bitte |por favor,? )*(?:add|answer|apply|ask|assume|begin|bind|build|call|cancel"
     r"|change|check|choose|clean|commit|continue|convert|create|delete|deploy|do|document|explain|fetch|find|fix|get|give"
-    r"|go|help|implement|install|just|keep going|leave|let(?!['\u2019]s)|list|load|look|make|measure|merge|move|note|open|plan|print"
+    r"|go|help|implement|install|just|keep going|leave|let(?!['\u2019]s)|list|load|look|make|measure|merge|move|note"
+    r"|open|plan|print"
     r"|propose|publish|push|put|read|rehearse|release|remind|remove|rename|replace|report|revert|review|run|say|see|send"
     r"|show|start|stop|summari[sz]e|switch|take|talk|tell|test|think|time|try|turn|undo|update|wait|write"
     r"|mach|schreib|prüf|zeig|schau|lauf|setz|mira|haz|pon|busca|revisa|arregla|cambia|añade|escribe|prueba|dime|explica"

@@ -367,12 +367,20 @@ def test_the_command_lists_shows_finds_and_exports(run: Run, tmp_path: Path) -> 
     assert run("gaps", "--json").json["unmined"] == 0
     assert "No patch is proposed." in run("patches").out
     assert "facts:" in run("patches", "--state", "applied", "--page", "tank").out
+    assert "importer" in run("patches", "--state", "applied", "--page", "Tide gauge importer").out
+    assert "No patch of 'nothing' is applied." in run("patches", "--state", "applied", "--page", "nothing").out
     folder = tmp_path / "vault"
     assert run("export", str(folder), "--json").json["written"]
     assert f"unchanged {len(SESSIONS) + 2}" in run("export", str(folder)).out
     wrong = run("revert", "0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49")
     assert (wrong.code, "there is no such patch" in wrong.err) == (1, True)
     assert run("decide", "burn", "0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49").code == 2
+    assert "no patch begins with 00000000" in run("revert", "00000000").err
+    assert "is no id" in run("decide", "accept", "0b9c").err
+    assert "is no id" in run("decide", "accept", "of the bread").err
+    known = run("patches", "--state", "applied", "--page", "tank", "--json").json["patches"][0]["id"]
+    refused = run("decide", "reject", known[:8])
+    assert (refused.code, f"{known}: it is applied; revert it instead" in refused.err) == (1, True)
 
 
 # --- the export -----------------------------------------------------------------------------------------------------

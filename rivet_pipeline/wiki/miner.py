@@ -167,7 +167,7 @@ def _about_subject(request: MineRequest, turns: Sequence[Message], wished: set[s
         title = own.title
     terms = {term for name in (title, *(own.aliases if own else ())) for term in telling_terms(name)}
     aspects = {term for name in others_after(request.title or "") for term in telling_terms(name)}
-    pages = _page_names([one for one in request.candidates if one is not own])
+    pages = _page_names([one for one in _earlier(request) if one is not own])
     homes: dict[str, list[_Found]] = {title: []}
     for one in _as_it_ended(found_claims, turns):
         home = _home(one.text, title, terms, pages)
@@ -180,20 +180,30 @@ def _about_subject(request: MineRequest, turns: Sequence[Message], wished: set[s
     ]
 
 
+def _earlier(request: MineRequest) -> list[Candidate]:
+    """The pages that stood when the leaf was said: mining it again must not find others, and say something else."""
+    return [
+        page
+        for page in request.candidates
+        if any(bullet.as_of <= request.latest_at for bullet in page.page.all_bullets)
+    ]
+
+
 def _overturned(request: MineRequest, found: Sequence[_Found]) -> Candidate | None:
     """The one page on which stands the decision that a session about its end takes back.
 
-    Else the old decision would hold on its page for ever, and the new one stand on a page of its own.
+    Else the old decision would hold on its page for ever, and the new one stand on a page of its own. Once that is done
+    it stands in the page's history, where mining again has to find it.
     """
     named = set(title_terms(request.title or ""))
     pages = [
         page
-        for page in request.candidates
+        for page in _earlier(request)
         if any(
             ends_what(one.text, bullet.text, named)
             for one in found
             if one.section == "decisions"
-            for bullet in page.page.sections.get("decisions", ())
+            for bullet in (*page.page.sections.get("decisions", ()), *(entry.bullet for entry in page.page.history))
             if bullet.as_of < one.when
         )
     ]
@@ -217,10 +227,12 @@ def _belongs(one: _Found, home: str, title: str, terms: set[str], session: str) 
 
 def _home(text: str, title: str, terms: set[str], pages: dict[str, set[str]]) -> str | None:
     """The page that a sentence is about: the subject's, or the one other page that it names; none when it names two."""
+    if speaks_of(text, terms):
+        return title
     named = [page for page, names in pages.items() if speaks_of(text, names) and not names_another_number(text, page)]
     if len(named) > 1:
         return None
-    return named[0] if named and not speaks_of(text, terms) else title
+    return named[0] if named else title
 
 
 def _as_it_ended(found: Sequence[_Found], turns: Sequence[Message]) -> list[_Found]:

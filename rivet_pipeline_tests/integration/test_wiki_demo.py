@@ -25,6 +25,7 @@ from rivet_pipeline.settings import Settings
 from rivet_pipeline.summaries.compact import summarize_leaves
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.transcripts.importer import import_paths
+from rivet_pipeline.versions import WIKI_PIPELINE_VERSION
 from rivet_pipeline.wiki.consolidate import consolidate
 from rivet_pipeline.wiki.export import INDEX, MANIFEST, export_wiki
 from rivet_pipeline.wiki.extract import mine_leaves
@@ -422,3 +423,18 @@ def test_the_export_never_touches_what_it_did_not_write(wiki: Connection, tmp_pa
     assert edited.read_text() == "Edited by hand."
     assert (tmp_path / "gone.md").exists()
     assert (tmp_path / "elsewhere").is_dir()
+
+
+# --- mined again: changes the patches of the store, so it stands last -------------------------------------------------
+
+
+def test_mining_all_of_it_again_by_the_same_rules_changes_no_page(demo: str) -> None:
+    """Pages that came later than a leaf must not change what the leaf is taken to say."""
+    with open_pool(demo, max_size=3) as pool:
+        with pool.connection() as connection:
+            before = {topic.slug: page_markdown(page(connection, topic.slug)) for topic in list_topics(connection)[0]}
+        report = mine_leaves(pool, days=None, miner=DeterministicMiner(), version=WIKI_PIPELINE_VERSION + 1)
+        assert (report.failures, sum(day.characters for day in report.days.values()) > 0) == (0, True)
+        with pool.connection() as connection:
+            after = {topic.slug: page_markdown(page(connection, topic.slug)) for topic in list_topics(connection)[0]}
+    assert after == before

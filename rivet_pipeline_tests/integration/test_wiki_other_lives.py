@@ -14,6 +14,7 @@ from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.summaries.compact import summarize_leaves
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
+from rivet_pipeline.versions import WIKI_PIPELINE_VERSION
 from rivet_pipeline.wiki.consolidate import consolidate
 from rivet_pipeline.wiki.extract import mine_leaves
 from rivet_pipeline.wiki.miner import DeterministicMiner
@@ -246,3 +247,14 @@ def test_a_decision_about_a_numbered_thing_stands_in_the_section_of_decisions(wi
     assert found is not None
     (decided,) = [section for section in found.sections if section.name == "decisions"]
     assert any(sentence.text.startswith("Decision for chapter 3") for sentence in decided.sentences)
+
+
+def test_mining_again_leaves_a_replaced_decision_where_it_is(lives: str) -> None:
+    with open_pool(lives, max_size=3) as pool:
+        mine_leaves(pool, days=None, miner=DeterministicMiner(), version=WIKI_PIPELINE_VERSION + 1)
+        with pool.connection() as connection:
+            assert "AdGuard" not in {topic.title for topic in list_topics(connection)[0]}
+            found = read_topic(connection, "dns")
+    assert found is not None
+    assert any("replace AdGuard Home by Technitium" in text for text in texts(found))
+    assert any("I would take AdGuard Home" in entry.sentence.text for entry in found.history)

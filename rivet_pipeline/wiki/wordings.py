@@ -44,7 +44,7 @@ STANDING = re.compile(
     re.IGNORECASE,
 )
 #: Prefers it for this one thing, which is spoken of with an article.
-PREFERS_HERE = re.compile(r"\bi (?:prefer|hate)\b(?=.*\b(?:the|this|that|these|those)\b)", re.IGNORECASE)
+PREFERS_HERE = re.compile(r"\bi (?:prefer|hate)\b(?=.{0,300}\b(?:the|this|that|these|those)\b)", re.IGNORECASE)
 #: Says with figures what holds now and what does not any more: "due on 20 May now, not 30 April".
 REVISES = re.compile(
     r"(?<!\w)(?:not|instead of|no longer|rather than|nicht|statt|no|en vez de)"

@@ -69,7 +69,7 @@ def pending_command(
     Example: [bold]rivet tags pending[/bold], then [bold]rivet tags accept topic:caching --session KEY[/bold]
     """
     with tag_store() as connection:
-        wanted = None if session is None else find_conversation(connection, session, agent)
+        wanted = None if session is None else find_conversation(connection, session, agent, by_beginning=True)
         sessions = read_pending(connection, limit=limit, conversation_id=wanted)
     if as_json:
         print_json(pending_answer(sessions).model_dump(mode="json", by_alias=True))
@@ -123,7 +123,9 @@ def list_command(
             connection,
             key=literal.key if literal else key_of(key),
             value=literal.value if literal else None,
-            conversation_id=None if session is None else find_conversation(connection, session, agent),
+            conversation_id=None
+            if session is None
+            else find_conversation(connection, session, agent, by_beginning=True),
             statuses=read_states(state) or ("suggested", "accepted"),
             limit=limit,
         )
@@ -250,7 +252,7 @@ def _decide(
             items = [Item(tag.id, decision, seen=tag.revision if overturn else None) for tag in tags]
             results = [decide(connection, items, by=name_of(by))]
         else:
-            conversation = find_conversation(connection, session, agent)
+            conversation = find_conversation(connection, session, agent, by_beginning=True)
             results = [
                 decide_literal(
                     connection, conversation, read_literal(word), decision, by=name_of(by), overturn=overturn
@@ -284,7 +286,7 @@ def add_command(
             wanted = id_of(connection, summary, ("summary",), hint="--summary")
             result = add_tag(connection, "summary", wanted, literal, by=name_of(by), display=shown)
         else:
-            conversation = find_conversation(connection, session or "", agent)
+            conversation = find_conversation(connection, session or "", agent, by_beginning=True)
             result = add_tag(connection, "conversation", conversation, literal, by=name_of(by), display=shown)
     show_decided([result], as_json=as_json)
 

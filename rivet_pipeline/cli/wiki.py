@@ -7,7 +7,6 @@ from enum import StrEnum
 from getpass import getuser
 from pathlib import Path
 from typing import Annotated
-from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import typer
@@ -25,15 +24,15 @@ from rivet_pipeline.cli.options import AsJson
 from rivet_pipeline.cli.output import console, error_console, fail, local_time, one_line, print_json, visible
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.store import open_store
-from rivet_pipeline.errors import NotFoundError
+from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.transcripts.cleaning import clean_text
 from rivet_pipeline.wiki.consolidate import consolidate
 from rivet_pipeline.wiki.export import export_wiki
 from rivet_pipeline.wiki.markdown import page_markdown
-from rivet_pipeline.wiki.read import list_topics, read_gaps, read_topic
-from rivet_pipeline.wiki.review import Outcome, PatchView, Verdict, decide, list_patches
+from rivet_pipeline.wiki.read import address_of, list_topics, read_gaps, read_topic
+from rivet_pipeline.wiki.review import Outcome, PatchView, Verdict, decide, find_patch, list_patches
 from rivet_pipeline.wiki.search import search_topics
 
 wiki_app = typer.Typer(
@@ -194,7 +193,9 @@ def export_command(
 @wiki_app.command("patches")
 def patches_command(
     state: Annotated[State, typer.Option(help="Only patches of this state.")] = State.PROPOSED,
-    page: Annotated[str | None, typer.Option(metavar="SLUG", help="Only patches of this page.")] = None,
+    page: Annotated[
+        str | None, typer.Option(metavar="PAGE", help="Only patches of this page: its address, title or another name.")
+    ] = None,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
@@ -204,7 +205,8 @@ def patches_command(
     """
     settings = get_settings()
     with open_store(settings) as url, connect(url, application_name="rivet-wiki") as connection:
-        patches, following = list_patches(connection, statuses=[state.value], slug=page, limit=limit)
+        slug = None if page is None else address_of(connection, clean_text(page))
+        patches, following = list_patches(connection, statuses=[state.value], slug=slug, limit=limit)
     if as_json:
         print_json(patches_answer(patches, following).model_dump(mode="json", by_alias=True))
         return
@@ -212,7 +214,8 @@ def patches_command(
     for patch in patches:
         _print_patch(patch, zone)
     if not patches:
-        console().print(Text(f"No patch is {state.value}."))
+        whose = "" if page is None else f" of {one_line(page, 80)!r}"
+        console().print(Text(f"No patch{whose} is {state.value}."))
     elif following is not None:
         console().print(Text("There are more; --limit shows them.", style="dim"))
 
@@ -233,34 +236,38 @@ def _print_patch(patch: PatchView, zone: ZoneInfo) -> None:
 @wiki_app.command("decide")
 def decide_command(
     choice: Annotated[Choice, typer.Argument(help="accept or reject.")],
-    patches: Annotated[list[UUID], typer.Argument(metavar="ID…", help="The patches, by their whole ids.")],
+    patches: Annotated[list[str], typer.Argument(metavar="ID…", help="The patches, by their ids or first digits.")],
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Accept or reject patches. What is rejected is never proposed again; it can still be accepted later.
 
-    Example: [bold]rivet wiki decide accept 0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49[/bold]
+    Example: [bold]rivet wiki decide accept 0b9c2c3e[/bold]
     """
     _decide(patches, "accept" if choice is Choice.ACCEPT else "reject", by, as_json=as_json)
 
 
 @wiki_app.command("revert")
 def revert_command(
-    patches: Annotated[list[UUID], typer.Argument(metavar="ID…", help="Applied patches, by their whole ids.")],
+    patches: Annotated[list[str], typer.Argument(metavar="ID…", help="Applied patches, by their ids or first digits.")],
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Take applied patches back. Those that came after them stay.
 
-    Example: [bold]rivet wiki revert 0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49[/bold]
+    Example: [bold]rivet wiki revert 0b9c2c3e[/bold]
     """
     _decide(patches, "revert", by, as_json=as_json)
 
 
-def _decide(patches: list[UUID], verdict: Verdict, by: str | None, *, as_json: bool) -> None:
+def _decide(patches: list[str], verdict: Verdict, by: str | None, *, as_json: bool) -> None:
     settings = get_settings()
     with open_store(settings) as url, connect(url, application_name="rivet-wiki") as connection:
-        outcomes = decide(connection, patches, verdict, by=by or _account())
+        try:
+            ids = [find_patch(connection, patch) for patch in patches]
+        except InvalidInputError as wrong:
+            raise typer.BadParameter(wrong.problem, param_hint="ID…") from None
+        outcomes = decide(connection, ids, verdict, by=by or _account())
     if as_json:
         print_json(decided_answer(outcomes).model_dump(mode="json", by_alias=True))
     else:

@@ -153,3 +153,12 @@ LINKS = frozenset(
 
 #: Words that are no part of a phrase that names something: adverbs, conjunctions, and what things commonly do.
 NO_PHRASE_WORDS = frozenset(files(__package__).joinpath("no_phrase_words.txt").read_text(encoding="utf-8").split())
+
+#: Words whose number is a part of the name: chapter 3 is another thing than chapter 4.
+NUMBERED = frozenset(
+    """chapter section part appendix figure table exercise assignment problem lesson lecture module unit week day phase
+    stage step sprint milestone iteration round level episode season volume issue ticket paper study experiment trial
+    cohort sample batch run lab room bed floor house building site zone line lane track channel slot bay rack node
+    server host cluster shard region gauge sensor motor pump camera printer robot gate dock berth pier kapitel
+    abschnitt teil aufgabe woche phase versuch raum anlage capítulo sección parte ejercicio semana fase sala""".split()  # noqa: SIM905
+)

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal as OneOf
 
-from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, STOP_WORDS
+from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, NUMBERED, STOP_WORDS
 from rivet_pipeline.tags.literals import Literal, tag_text
 from rivet_pipeline.tags.types import MAX_PROPOSALS, Proposal, TagAnswer, TagRequest
 
@@ -151,7 +151,7 @@ def _phrases(text: _Text, request: TagRequest) -> Iterator[Proposal]:
         return
     own = {_stem(word) for literal in request.current for word in _words(literal.value)}
     found = []
-    for place, phrase in enumerate(_title_phrases(request.title, own)):
+    for place, phrase in enumerate(_numbered(request.title, _title_phrases(request.title, own))):
         spoken = min(text.spoken([_Trigger((_stem(word),), exact=False)]) for word in phrase)
         value = tag_text("-".join(phrase), 60)
         if spoken and not _subject_words() >= {_stem(word) for word in phrase}:
@@ -159,6 +159,13 @@ def _phrases(text: _Text, request: TagRequest) -> Iterator[Proposal]:
     for size, _, value, spoken in sorted(found)[:_MOST_PHRASES]:
         if size < -1 or spoken >= _INSISTENT:
             yield _proposal(Literal("topic", value), True, spoken, "a phrase of the title")
+
+
+def _numbered(title: str, phrases: Iterator[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """The phrases with the number that belongs to them: chapter 3 is another subject than chapter 4."""
+    for phrase in phrases:
+        number = re.search(rf"(?<!\w){re.escape(phrase[-1])}[ -](\d{{1,4}})(?![\w.]*\w)", title, re.IGNORECASE)
+        yield (*phrase, number[1]) if number is not None and phrase[-1] in NUMBERED else phrase
 
 
 def _title_phrases(title: str, own: set[str]) -> Iterator[tuple[str, ...]]:

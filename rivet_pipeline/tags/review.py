@@ -22,6 +22,9 @@ from rivet_pipeline.tags.types import Decided, Decision, EntityKind, ItemResult,
 #: The most items of one decision.
 MAX_ITEMS = 1000
 
+#: Characters of a session key's beginning that may stand for it.
+_SHORTEST_BEGINNING = 8
+
 _READ = f"SELECT {COLUMNS} FROM ros_tags WHERE id = ANY(%s)"  # noqa: S608 - the columns are ours
 
 
@@ -157,18 +160,41 @@ def add_tag(
     return Decided(decision, [ItemResult(tag_id, outcome, tag)])
 
 
-def find_conversation(connection: Connection, session_key: str, agent: str | None = None) -> UUID:
-    """The conversation of a session key. Raises `NotFoundError`, or `InvalidInputError` when several agents have it."""
+def find_conversation(
+    connection: Connection, session_key: str, agent: str | None = None, *, by_beginning: bool = False
+) -> UUID:
+    """The conversation of a session key. Raises `NotFoundError`, or `InvalidInputError` when several agents have it.
+
+    Args:
+        connection: The store.
+        session_key: The key.
+        agent: Whose session, where several agents have one of this key.
+        by_beginning: The key's beginning does, too, where it is that of one session: what a person types. Reads every
+            session when no key is exactly this one.
+    """
+    values = {"key": session_key.replace("\x00", ""), "agent": agent}
     rows = connection.execute(
         """
         SELECT id, agent FROM ros_conversations
         WHERE session_hash = md5(%(key)s)::uuid AND (%(agent)s::text IS NULL OR agent = %(agent)s::text) ORDER BY agent
         """,
-        {"key": session_key.replace("\x00", ""), "agent": agent},
+        values,
     ).fetchall()
+    if not rows and by_beginning and len(session_key) >= _SHORTEST_BEGINNING:
+        rows = connection.execute(
+            """
+            SELECT id, agent, session_key FROM ros_conversations
+            WHERE starts_with(session_key, %(key)s) AND (%(agent)s::text IS NULL OR agent = %(agent)s::text)
+            ORDER BY agent, session_key LIMIT 3
+            """,
+            values,
+        ).fetchall()
+        if len({row["session_key"] for row in rows}) > 1:
+            raise InvalidInputError("--session", f"several session keys begin with {session_key[:200]!r}; give more")
     if not rows:
         raise NotFoundError(
-            f"no conversation has the session key {session_key[:200]!r}; `rivet browse` lists messages."
+            f"no conversation has the session key {session_key[:200]!r}; "
+            "`rivet tags pending` and `rivet browse --json` show those that there are."
         )
     if len(rows) > 1:
         names = ", ".join(row["agent"] for row in rows)

@@ -20,7 +20,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.summaries.grounding import telling_words
 from rivet_pipeline.versions import WIKI_PIPELINE_VERSION
 from rivet_pipeline.wiki.miner import PREFERENCES_TITLE, names_in
-from rivet_pipeline.wiki.names import fold, is_subject, slugify, tidy_title, title_terms
+from rivet_pipeline.wiki.names import fold, is_subject, numbered_apart, slugify, tidy_title, title_terms
 from rivet_pipeline.wiki.store import applied_patches, content_hash, lock_wiki
 from rivet_pipeline.wiki.subjects import telling_terms
 from rivet_pipeline.wiki.types import Claim
@@ -104,9 +104,12 @@ def _likes(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[st
     pairs = {(left, right) for places in holders.values() for left in places for right in places if left < right}
     found = []
     for left, right in sorted(pairs):
+        if numbered_apart(rows[left]["title"], rows[right]["title"]):
+            continue
         reason = (
             _likeness(rows[left], rows[right])
             or _shared_names(telling[left], telling[right], frequency)
+            or _part_of(rows[left], rows[right], titled)
             or _shared_words(rows[left], rows[right], (words[left], words[right]), titled, spoken)
         )
         if reason is not None and PREFERENCES_TITLE not in (rows[left]["title"], rows[right]["title"]):
@@ -132,6 +135,16 @@ def _shared_names(left: set[str], right: set[str], frequency: Counter[str]) -> s
     if len(shared) < _FEWEST_SHARED or share < _LEAST_SHARED:
         return None
     return f"they share {', '.join(sorted(shared)[:6])}: {share:.0%} of what the shorter one speaks of"
+
+
+def _part_of(left: dict[str, Any], right: dict[str, Any], titled: Counter[str]) -> str | None:
+    """Why one page's title is half of another's, where no third title has its words; None where it is not."""
+    mine, yours = set(telling_terms(left["title"])), set(telling_terms(right["title"]))
+    part = mine & yours
+    whole = 2 * len(part) >= len(mine | yours)
+    if not whole or part not in (mine, yours) or any(titled[term] > 2 for term in part):
+        return None
+    return f"of all titles only those of {left['title']!r} and {right['title']!r} name {', '.join(sorted(part))}"
 
 
 def _shared_words(

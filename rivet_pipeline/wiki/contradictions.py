@@ -8,7 +8,7 @@ the result depends on the set.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from uuid import UUID
@@ -70,7 +70,7 @@ _GONE = re.compile(
 #: A decision against something.
 _AGAINST = re.compile(
     r"(?<!\w)(?:no|kein|keine|keinen|sin|ni) (?P<object>[\w.+-]+(?: [\w.+-]+){0,1})(?=[,.;!]|\Z| any more)"
-    r"|(?<!\w)not (?P<figure>\d[\d.:]*)(?=[,.;!]|\Z)",
+    r"|(?<!\w)not (?:on |at |by |until )?(?P<figure>\d[\d.:]*)(?: [^\W\d]+)?(?=[,.;!]|\Z)",
     re.IGNORECASE,
 )
 _FIGURE = re.compile(r"(?<![\w#])\d+(?:[.,:]\d+)*")
@@ -217,6 +217,17 @@ def _rests_on(text: str, decision: str, ended: list[_Ended]) -> bool:
         one.within(said) and (one.words or related) and not any(one.within(other) for other in _ended(text))
         for one in ended
     )
+
+
+def ends_what(decision: str, earlier: str, named: Collection[str]) -> bool:
+    """Whether a decision ends the use of a thing that goes by one of these words, and an earlier sentence rests on it.
+
+    Only for what is said to be dropped or replaced: who wants "no index" may well speak of another one.
+    """
+    roots = {word[:_ROOT] for word in named}
+    words = [_named(match["object"]) for match in _ENDS.finditer(decision[:LONGEST_CLAIM])]
+    ended = [_Ended(frozenset(word[:_ROOT] for word in one), frozenset()) for one in words if one - _GENERIC]
+    return any(one.words & roots for one in ended) and _rests_on(earlier, decision, ended)
 
 
 def names_a_day(text: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.wiki.names import fold, keys_of, slugify, title_terms
+from rivet_pipeline.wiki.names import fold, keys_of, numbered_apart, slugify, title_terms
 from rivet_pipeline.wiki.subjects import telling_terms
 from rivet_pipeline.wiki.types import Decision, PatchDraft
 
@@ -114,7 +114,7 @@ def _by_names(connection: Connection, draft: PatchDraft, ran_in: Collection[str]
     if not keys or pages < _FEWEST_PAGES:
         return None
     own = set(title_terms(draft.title))
-    rivals = [_rival(row, keys, weights, common, own) for row in _sharing(connection, keys)]
+    rivals = [_rival(row, keys, weights, common, own) for row in _sharing(connection, keys, draft.title)]
     rivals = sorted((rival for rival in rivals if rival.enough), key=lambda one: (-one.score, str(one.topic_id)))
     if not rivals:
         return None
@@ -139,7 +139,7 @@ def _by_part(connection: Connection, draft: PatchDraft, ran_in: Collection[str])
     if not own:
         return None
     parts = []
-    for row in _sharing(connection, keys):
+    for row in _sharing(connection, keys, draft.title):
         named = set(telling_terms(row["title"])) - home
         if named and (named <= own or own <= named):
             parts.append((row, sorted(set(row["shared"]) - own - named)))
@@ -153,14 +153,16 @@ def _by_part(connection: Connection, draft: PatchDraft, ran_in: Collection[str])
     )
 
 
-def _sharing(connection: Connection, keys: Sequence[str]) -> list[dict[str, Any]]:
-    return connection.execute(
+def _sharing(connection: Connection, keys: Sequence[str], title: str) -> list[dict[str, Any]]:
+    """The pages that share one of the keys, but for those of another number: chapter 4 is not chapter 3."""
+    rows = connection.execute(
         """
         SELECT id, title, alias_keys, ARRAY(SELECT unnest(keys) INTERSECT SELECT unnest(%(keys)s::text[])) AS shared
         FROM ros_wiki_topics WHERE status = 'live' AND keys && %(keys)s::text[]
         """,
         {"keys": list(keys)},
     ).fetchall()
+    return [row for row in rows if not numbered_apart(title, row["title"])]
 
 
 def _weigh(connection: Connection, keys: Sequence[str]) -> tuple[dict[str, float], set[str], int]:
@@ -232,10 +234,11 @@ def _by_search(connection: Connection, draft: PatchDraft) -> Identity | None:
                                     ' | ')::tsquery
                   FROM unnest(a.terms) AS term)
         )
-        SELECT id, title, alike FROM found ORDER BY alike DESC NULLS LAST, id LIMIT 2
+        SELECT id, title, alike FROM found ORDER BY alike DESC NULLS LAST, id LIMIT 10
         """,
         [draft.title],
     ).fetchall()
+    rows = [row for row in rows if not numbered_apart(draft.title, row["title"])]
     if not rows or (rows[0]["alike"] or 0) < LEAST_SEARCHED:
         return None
     if len(rows) > 1 and rows[0]["alike"] < MARGIN * (rows[1]["alike"] or 0):

@@ -16,7 +16,8 @@ from uuid import UUID
 
 from rivet_pipeline.summaries.grounding import identifiers, telling_words
 from rivet_pipeline.summaries.signals import OPEN
-from rivet_pipeline.wiki.names import fold, speaks_of, tidy_title, title_terms
+from rivet_pipeline.wiki.contradictions import ends_what
+from rivet_pipeline.wiki.names import fold, names_another_number, speaks_of, tidy_title, title_terms
 from rivet_pipeline.wiki.standing import stands_alone, without_introduction
 from rivet_pipeline.wiki.subjects import others_after, subject_of, telling_terms
 from rivet_pipeline.wiki.turns import Message, read_turns
@@ -31,7 +32,23 @@ from rivet_pipeline.wiki.types import (
     PatchDraft,
     Section,
 )
-from rivet_pipeline.wiki.wordings import CAUSE, DECIDES, ORDERS, PLANS, POLICY, RESULT, RULES, STANDING, STATES, WANTS
+from rivet_pipeline.wiki.wordings import (
+    CAUSE,
+    DECIDES,
+    LACKS,
+    MINE,
+    ORDERS,
+    PLANS,
+    POLICY,
+    PREFERS_HERE,
+    REPAIRED,
+    RESULT,
+    REVISES,
+    RULES,
+    STANDING,
+    STATES,
+    WANTS,
+)
 
 MODEL = "extractive-wiki-1"
 
@@ -115,8 +132,10 @@ def _standing(turns: Sequence[Message]) -> Iterator[_Wish]:
         for text in turn.held:
             rules = rules or RULES.search(text) is not None
             point = without_introduction(text)
+            introduced = point != text and STANDING.search(text.removesuffix(point)) is not None
             wants = STANDING.search(text) is not None or (rules and len(telling_words(point)) >= _TELLING)
-            if wants and stands_alone(point, "user"):
+            # "For next time: ask before …" is an order that is never done.
+            if wants and PREFERS_HERE.search(text) is None and stands_alone(point, "user", order=introduced):
                 yield _Wish(text, point, turn.when)
 
 
@@ -142,12 +161,15 @@ def _about_subject(request: MineRequest, turns: Sequence[Message], wished: set[s
     if found is None:
         return []
     title, others = found
+    found_claims = list(_findings(turns, wished))
     own = next((one for one in request.candidates if fold(one.title) == fold(title)), None)
+    if own is None and (own := _overturned(request, found_claims)) is not None:
+        title = own.title
     terms = {term for name in (title, *(own.aliases if own else ())) for term in telling_terms(name)}
     aspects = {term for name in others_after(request.title or "") for term in telling_terms(name)}
-    pages = _page_names([one for one in request.candidates if one is not own])
+    pages = _page_names([one for one in _earlier(request) if one is not own])
     homes: dict[str, list[_Found]] = {title: []}
-    for one in _findings(turns, wished):
+    for one in _as_it_ended(found_claims, turns):
         home = _home(one.text, title, terms, pages)
         if home is not None and _belongs(one, home, title, terms | aspects, request.title or ""):
             homes.setdefault(home, []).append(one)
@@ -158,12 +180,42 @@ def _about_subject(request: MineRequest, turns: Sequence[Message], wished: set[s
     ]
 
 
+def _earlier(request: MineRequest) -> list[Candidate]:
+    """The pages that stood when the leaf was said: mining it again must not find others, and say something else."""
+    return [
+        page
+        for page in request.candidates
+        if any(bullet.as_of <= request.latest_at for bullet in page.page.all_bullets)
+    ]
+
+
+def _overturned(request: MineRequest, found: Sequence[_Found]) -> Candidate | None:
+    """The one page on which stands the decision that a session about its end takes back.
+
+    Else the old decision would hold on its page for ever, and the new one stand on a page of its own. Once that is done
+    it stands in the page's history, where mining again has to find it.
+    """
+    named = set(title_terms(request.title or ""))
+    pages = [
+        page
+        for page in _earlier(request)
+        if any(
+            ends_what(one.text, bullet.text, named)
+            for one in found
+            if one.section == "decisions"
+            for bullet in (*page.page.sections.get("decisions", ()), *(entry.bullet for entry in page.page.history))
+            if bullet.as_of < one.when
+        )
+    ]
+    return pages[0] if len(pages) == 1 else None
+
+
 def _belongs(one: _Found, home: str, title: str, terms: set[str], session: str) -> bool:
     """Whether a page's reader sees what a sentence is about: it names the subject, or is a decision of its session."""
     if home != title:
         # A wish is of its session; elsewhere only what was found or decided stays true.
         return one.section in {"facts", "decisions"}
-    if one.commit and len(telling_words(one.text)) < _TELLING + 1:
+    if names_another_number(one.text, title) or (one.commit and len(telling_words(one.text)) < _TELLING + 1):
         return False
     if speaks_of(one.text, terms):
         return True
@@ -175,10 +227,23 @@ def _belongs(one: _Found, home: str, title: str, terms: set[str], session: str) 
 
 def _home(text: str, title: str, terms: set[str], pages: dict[str, set[str]]) -> str | None:
     """The page that a sentence is about: the subject's, or the one other page that it names; none when it names two."""
-    named = [page for page, names in pages.items() if speaks_of(text, names)]
+    if speaks_of(text, terms):
+        return title
+    named = [page for page, names in pages.items() if speaks_of(text, names) and not names_another_number(text, page)]
     if len(named) > 1:
         return None
-    return named[0] if named and not speaks_of(text, terms) else title
+    return named[0] if named else title
+
+
+def _as_it_ended(found: Sequence[_Found], turns: Sequence[Message]) -> list[_Found]:
+    """What was found, without what something did not do before it was changed or mended in the same leaf.
+
+    Whichever page that would stand on: the change is often said in other words, and on another one.
+    """
+    changed = [one.when for one in found if one.commit]
+    changed += [turn.when for turn in turns if turn.voice == "assistant" and any(map(REPAIRED.search, turn.said))]
+    last = max(changed, default=None)
+    return [one for one in found if last is None or one.when >= last or not one.passing or not LACKS.search(one.text)]
 
 
 def _findings(turns: Sequence[Message], wished: set[str]) -> Iterator[_Found]:
@@ -217,14 +282,18 @@ def _finding(text: str, turn: Message, *, opens: bool) -> _Found | None:
     person = turn.voice in {"user", "system"}
     planned = PLANS.search(text) is not None or any(map(DECIDES.search, turn.said))
     passing = _PAST.search(text) is None and not planned
+    revises = REVISES.search(text) is not None and STATES.search(text) is not None
+    # What somebody begins with of his own is what he wants to be helped with.
+    told = _PAST.search(text) is not None and not _TELLS.match(text) and not (opens and MINE.search(text))
     checks: list[tuple[bool, Section, float, bool]] = [
         (_decides(text), "decisions", 0.9 if person else 0.7, person),
         (RESULT.match(text) is not None, "facts", 0.75, True),
         (person and POLICY.match(text) is not None, "decisions", 0.85, True),
+        (person and revises, "decisions", 0.85, False),
         (person and WANTS.search(text) is not None, "preferences", 0.75, _FORBIDS.search(text) is not None),
         (OPEN.search(text) is not None and not person, "open", 0.45, False),
         (CAUSE.search(text) is not None, "facts", 0.6, False),
-        (person and _PAST.search(text) is not None and not _TELLS.match(text), "facts", 0.5, turn.voice == "user"),
+        (person and told, "facts", 0.5, turn.voice == "user"),
         (not person and WANTS.search(text) is not None, "facts", 0.55, False),
         (not person and _TO_DO.match(text) is not None, "open", 0.5, False),
         (not person and _DEFINES.match(text) is not None, "facts", 0.55, False),

@@ -29,6 +29,9 @@ _SENTENCE = re.compile(
 )
 _MOST_WORDS = 8
 
+_NUMBER = re.compile(r"(?<![\w.])(?:v\.? ?)?([a-z]{0,3}\d+(?:[.,]\d+)*)(?!\w)", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?<!\w)([^\W\d_]{3,20})[\s#-]{1,3}(\d{1,4}(?:\.\d+)*)(?!\w)", re.IGNORECASE)
+
 #: Letters of the last part of a compound that is a name of the whole.
 _COMPOUND_HEAD = 6
 
@@ -87,6 +90,35 @@ def speaks_of(text: str, terms: Collection[str]) -> bool:
     # The head of a German compound: the report of a morning report.
     words = [word for word in title_terms(text) if len(word) >= _COMPOUND_HEAD]
     return any(term.endswith(word) and len(term) > len(word) + 2 for term in terms for word in words)
+
+
+def numbered_apart(one: str, other: str) -> bool:
+    """Whether two titles name things of different numbers: chapter 3 and chapter 4, gauge TG-04 and gauge TG-07."""
+    mine, yours = ({number.casefold().lstrip("0") for number in _NUMBER.findall(title)} for title in (one, other))
+    return bool(mine and yours) and not (mine <= yours or yours <= mine)
+
+
+def names_another_number(text: str, title: str) -> bool:
+    """Whether a text speaks of another thing of the title's kind, and not of the title's own: of chapter 4."""
+    own = _numbers(title)
+    said = _numbers(text)
+    return any(
+        word in said and not any(_is_release_of(one, other) for one in said[word] for other in numbers)
+        for word, numbers in own.items()
+    )
+
+
+def _is_release_of(one: str, other: str) -> bool:
+    """Whether two numbers are the same, or one is a later part of the other: 0.11 and 0.11.2."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+
+
+def _numbers(text: str) -> dict[str, set[str]]:
+    """What may be numbered things in a text: the numbers by the words before them."""
+    found: dict[str, set[str]] = {}
+    for match in _NUMBERED.finditer(text):
+        found.setdefault(stem(match[1].casefold()), set()).add(match[2].lstrip("0"))
+    return found
 
 
 def keys_of(title: str, names: Iterable[str]) -> list[str]:

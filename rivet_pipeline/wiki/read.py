@@ -354,6 +354,12 @@ def read_topic(connection: Connection, wanted: str) -> TopicPage | None:
     )
 
 
+def address_of(connection: Connection, wanted: str) -> str:
+    """The slug of the page that goes by an address or a name; that of the name itself where no page has it now."""
+    row = _find(connection, wanted)
+    return slugify(wanted) if row is None else row["slug"]
+
+
 def _find(connection: Connection, wanted: str) -> dict[str, Any] | None:
     return connection.execute(
         """

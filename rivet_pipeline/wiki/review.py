@@ -36,6 +36,9 @@ _TO: dict[Verdict, PatchStatus] = {"accept": "applied", "reject": "rejected", "r
 MOST_DECISIONS = 500
 _LONGEST_NAME = 200
 
+#: Digits of an id that are enough to name it, and of all of it.
+_SHORTEST_ID, _WHOLE_ID = 8, 32
+
 
 @dataclass(frozen=True, slots=True)
 class PatchView:
@@ -131,6 +134,26 @@ def _view(row: dict[str, Any]) -> PatchView:
         decided_by=row["decided_by"],
         decided_at=row["decided_at"],
     )
+
+
+def find_patch(connection: Connection, prefix: str) -> UUID:
+    """The id of the patch that begins so, from eight digits on.
+
+    A whole id is not looked up. Raises `InvalidInputError` when it is none, or not that of one patch.
+    """
+    digits = prefix.replace("-", "").lower()
+    if not _SHORTEST_ID <= len(digits) <= _WHOLE_ID or set(digits) - set("0123456789abcdef"):
+        raise InvalidInputError("id", f"{prefix[:60]!r} is no id; give at least its first {_SHORTEST_ID} digits")
+    if len(digits) == _WHOLE_ID:
+        return UUID(digits)
+    rows = connection.execute(
+        "SELECT id FROM ros_wiki_patches WHERE id BETWEEN %s AND %s LIMIT 2",
+        [UUID(digits.ljust(_WHOLE_ID, "0")), UUID(digits.ljust(_WHOLE_ID, "f"))],
+    ).fetchall()
+    if len(rows) != 1:
+        raise InvalidInputError("id", f"{'several patches begin' if rows else 'no patch begins'} with {prefix[:60]}")
+    found: UUID = rows[0]["id"]
+    return found
 
 
 def decide(connection: Connection, patches: Sequence[UUID], verdict: Verdict, *, by: str) -> list[Outcome]:

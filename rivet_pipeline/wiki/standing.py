@@ -50,12 +50,26 @@ _CUT = re.compile(
     r"(?:[:,;\u2026\u2013\u2014-]|\.\.\.|\[\u2026\])\s*\Z|\b(?:and|or|the|a|of|to|with|und|der|die|y|de|el|la)\Z", re.I
 )
 _END_PRONOUN = re.compile(r"(?<!\w)(?:it|them|that|this|so|too|there)[.!]?\Z", re.IGNORECASE)
+#: The subject of the first clause, behind where, when or how: "In the oven they take four hours".
+_LATE_PRONOUN = re.compile(
+    r"\A(?:in|at|on|with|without|for|after|before|by|from|under|im|am|bei|mit|ohne|en|con|sin)\s[^,.;:]{3,60}\s"
+    r"(?:they|it|he|she|sie|er|es|ellos|ellas)\s+\w",
+    re.IGNORECASE,
+)
+#: Answers how much or how long, and leaves out what: "2 hours 40 minutes, because the disks are slow".
+_ANSWER = re.compile(
+    r"\A(?:about |around |nearly |some |roughly )?\d[\d.,:]*\s*(?:[^\W\d]+|%)(?: \d[\d.,:]* [^\W\d]+)?\s*,?\s"
+    r"(?:because|since|due to|as|weil|da|porque)(?!\w)",
+    re.IGNORECASE,
+)
 _CLOCK = re.compile(r"(?<![\d:])\d{1,2}:\d\d(?![\d:])")
 _HAPPENED = re.compile(r"(?<!\w)(?:ran|went|came|fell|fired|began|started|dates|resolved)(?!\w)", re.IGNORECASE)
 _QUESTION = re.compile(r"[?\uff1f][\"'\u201d\u00bb)]*\Z|\A\u00bf")
 _PAIRS = (("(", ")"), ("[", "]"), ("\u00bb", "\u00ab"), ("\u201c", "\u201d"))
 #: The first piece of a sentence that was read together with what follows it.
 _SCRAP = re.compile(r"\A(?P<scrap>[^.!?:\u3002]{1,24}[.!?\u3002]+|\S{1,12}:)\s+(?=\S)")
+#: An end of a sentence where the next one begins small, as people type.
+_SMALL_END = re.compile(r"(?<=[^\W\d_]{4}[.!?])\s+(?=[a-z]+[\s,])")
 _LABEL = re.compile(r"\A(?:reasons?|proposal|recommendation|fix|grund|vorschlag|motivos?|propuesta):\Z", re.IGNORECASE)
 #: What is said before the point, up to a colon.
 _INTRODUCTION = re.compile(r"\A(?P<before>[^:;`\"]{4,80}):\s+(?P<point>[^\s].{14,})\Z")
@@ -72,14 +86,20 @@ _OPENING = re.compile(
 def points_of(text: str) -> list[str]:
     """The sentences of what was said in one breath, without scraps before them ("Nice. Fix both. Names: ...")."""
     points = []
-    for sentence in split_prose(text.strip()):
+    for sentence in (piece for prose in split_prose(text.strip()) for piece in _SMALL_END.split(prose)):
         point = " ".join(sentence.split()).strip()
         while (scrap := _SCRAP.match(point)) is not None and not _weighs(scrap["scrap"]):
             point = point[scrap.end() :]
         point = _OPENING.sub("", point)
         if point:
-            points.append(point[0].upper() + point[1:] if point[0].isascii() else point)
+            points.append(_with_capital(point))
     return points
+
+
+def _with_capital(point: str) -> str:
+    """A sentence as sentences begin; an identifier at its beginning stays as it is written."""
+    first = point.split(maxsplit=1)[0].rstrip(".,:;!?")
+    return point[0].upper() + point[1:] if first.isascii() and first.isalpha() else point
 
 
 def _weighs(scrap: str) -> bool:
@@ -95,8 +115,7 @@ def without_introduction(text: str) -> str:
     before = match["before"]
     if not (SELF.search(before) or ADDRESSES.search(before) or RELATIVE.search(before) or AGENDA.match(before)):
         return text
-    point = match["point"]
-    return point[0].upper() + point[1:]
+    return _with_capital(match["point"])
 
 
 def weight_of_words(text: str) -> int:
@@ -135,7 +154,7 @@ def _ends_well(text: str) -> bool:
 
 def points_elsewhere(text: str) -> bool:
     """Whether a sentence needs another one, or the day on which it was said."""
-    patterns = (BACKWARD, ELSEWHERE, PRONOUN, AGENDA, _END_PRONOUN)
+    patterns = (BACKWARD, ELSEWHERE, PRONOUN, AGENDA, _END_PRONOUN, _LATE_PRONOUN, _ANSWER)
     if any(pattern.search(text) for pattern in patterns):
         return True
     happened = _CLOCK.search(text) is not None and _HAPPENED.search(text) is not None
@@ -143,13 +162,14 @@ def points_elsewhere(text: str) -> bool:
     return dated and not names_a_day(text)
 
 
-def stands_alone(text: str, voice: str, *, proposal: bool = False) -> bool:
+def stands_alone(text: str, voice: str, *, proposal: bool = False, order: bool = False) -> bool:
     """Whether a reader who sees nothing else understands the sentence, and may take it for true.
 
     Args:
         text: The sentence.
         voice: Who says it: user, assistant or system.
         proposal: Somebody has agreed to it, so that it may speak of what "I would" do.
+        order: It may be an order, since whoever said it wants it to be followed ever after.
     """
     if not is_whole(text) or points_elsewhere(text) or weight_of_words(text) < _TELLING:
         return False
@@ -161,7 +181,7 @@ def stands_alone(text: str, voice: str, *, proposal: bool = False) -> bool:
         is_guess(text)
         or LOGS.match(text)
         or any(map(ORDERS.match, text.split("; ")[1:]))
-        or (ORDERS.match(text) and not POLICY.match(text))
+        or (ORDERS.match(text) and not POLICY.match(text) and not order)
     ):
         return False
     if voice == "user":

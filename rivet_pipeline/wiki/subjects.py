@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, STOP_WORDS
+from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, NUMBERED, STOP_WORDS
 from rivet_pipeline.wiki.names import fold, is_subject, stem, tidy_title, title_terms
 
 _WORDS = files(__package__)
@@ -57,6 +57,9 @@ _ENDED = frozenset(["dropping", "removing", "replacing", "retiring", "abandoning
 _LINKS = frozenset({"of", "on", "for", "to", "in", "de", "del"})
 #: Those without which the phrase before them is none.
 _GENITIVES = frozenset({"of", "de", "del"})
+#: The one without which a common word before it is none: a menu for whom?
+_PURPOSE = "for"
+_POSSESSIVE = re.compile(r"\A[A-Z][\w-]*['\u2019]s\Z")
 
 _SIGNS = r":;,!?()\[\]{}<>«»\"\u201c\u201d\u201e|\u2013\u2014\u2192"
 _TOKEN = re.compile(rf"[^\s{_SIGNS}]+|[{_SIGNS}]")
@@ -122,11 +125,14 @@ def chunks(title: str) -> list[Chunk]:
         lower = word.casefold()
         if not word or _SIGN.match(token) or _ADDRESS.search(token):
             close()
-        elif _is_boundary(lower, first=not current) and not (lower in _HEADS and _joins(tokens, place)):
+        elif _is_boundary(lower, first=not current) and not _belongs_to_it(tokens, place, current, link):
             if lower in _ARTICLES and not current:
                 continue
             close(lower)
         elif _NUMBER.match(word):
+            if current and word.isdigit() and (current[-1].casefold() in NUMBERED or _ends_there(tokens, place)):
+                # The number is part of the name; what follows is said of it.
+                current.append(word)
             close()
         else:
             current.append(word)
@@ -134,6 +140,21 @@ def chunks(title: str) -> list[Chunk]:
                 close()
     close()
     return found[:_MOST_CHUNKS]
+
+
+def _belongs_to_it(tokens: Sequence[str], place: int, current: Sequence[str], link: str | None) -> bool:
+    """Whether a word at which phrases end is part of one: "order cutoff", and whose it is that something is for."""
+    word = tokens[place]
+    if word.casefold() in _HEADS:
+        return _joins(tokens, place)
+    whose = not current and link == _PURPOSE and _POSSESSIVE.match(word) is not None
+    return whose and word.casefold()[:-2] not in _BOUNDARIES
+
+
+def _ends_there(tokens: Sequence[str], place: int) -> bool:
+    """Whether a number stands at the end of a phrase and counts nothing: "Bed 2: slugs"."""
+    following = tokens[place + 1 : place + 2]
+    return (not following or _SIGN.match(following[0]) is not None) and not tokens[place - 1].endswith("s")
 
 
 def _joins(tokens: Sequence[str], place: int) -> bool:
@@ -184,7 +205,7 @@ def subject_of(
         range(len(phrases)),
         key=lambda place: (_score(phrases[place], spoken, home, first=place == first), -place),
     )
-    text = _whole(phrases, best, spoken, home)
+    text = _whole(phrases, best, spoken, home, body)
     if text is not None and fold(text) in home:
         text = _within(title, text, phrases[best + 1 :], names)
     if text is not None:
@@ -232,11 +253,17 @@ def _within(title: str, project: str, following: Sequence[Chunk], names: Sequenc
     return None
 
 
-def _whole(phrases: Sequence[Chunk], best: int, spoken: dict[str, int], home: set[str]) -> str | None:
+def _is_common(word: str, body: str) -> bool:
+    """Whether a word is no name: nowhere inside a sentence does the text write it with a capital."""
+    return word[1:].islower() and re.search(rf"(?<=[\w,;] ){re.escape(word)}(?!\w)", body) is None
+
+
+def _whole(phrases: Sequence[Chunk], best: int, spoken: dict[str, int], home: set[str], body: str) -> str | None:
     """The phrase, with the name that makes it a subject where it is none by itself."""
     chunk = phrases[best]
     following = phrases[best + 1] if best + 1 < len(phrases) else None
-    short = chunk.generic or (len(chunk.words) == 1 and len(chunk.text) <= 3)
+    common = following is not None and following.link == _PURPOSE and _is_common(chunk.text, body)
+    short = chunk.generic or (len(chunk.words) == 1 and (len(chunk.text) <= 3 or common))
     if following is not None and following.link is not None and (short or following.link in _GENITIVES):
         return f"{chunk.text} {following.link} {following.text}"
     if not chunk.generic:

@@ -15,10 +15,12 @@ def _words(*wordings: str, start: str = r"(?<!\w)", end: str = r"(?!\w)") -> re.
 
 #: Decides, and does not only give a reason.
 DECIDES = re.compile(
-    r"(?<!\w)(?:decision(?:[,:]| of \d)|(?:decision|choice)\b[^.;]{0,40}\b(?:reversed|stands)|decided(?! on \d)|agreed"
-    r"|settled on|opted for|in favou?r of|let['\u2019]s (?:go with|use|keep|do)|going with|(?:we|i)(?:['\u2019]ll"
-    r"| will)?"
-    r"(?: chose| choose| drop| put| take| keep| use| stay with| go with)"
+    r"(?<!\w)(?:decision(?:[,:]| of \d| (?:for|on|about) [^:.;]{2,40}:)"
+    r"|(?:decision|choice)\b[^.;]{0,40}\b(?:reversed|stands|is off)|decided(?! on \d)"
+    r"|agreed"
+    r"|settled on|opted for|in favou?r of|let['\u2019]s (?:go with|use|keep|do|stay with|stick with|drop)|going with"
+    r"|(?:we|i)(?:['\u2019]ll| will)? (?:chose|choose|drop|stay with|go with)"
+    r"|(?:we|(?:we|i)['\u2019]ll|(?:we|i) will) (?:put|take|keep|use)"
     r"|only [^.;,]{2,40} then"
     # German.
     r"|entschieden|entscheidung|beschlossen|wir (?:nehmen|bleiben bei|behalten|verwenden|setzen auf|streichen)"
@@ -34,12 +36,23 @@ DECIDES = re.compile(
 #: What somebody wants everywhere and always.
 STANDING = re.compile(
     r"(?<!\w)(?:always(?! (?:another|the same|a)\b)|from now on|general rule|house rules?|in future|every time"
-    r"|by principle|remember for next time|i (?:prefer|hate)|don['\u2019]t ever|no new dependency|units only"
+    r"|by principle|(?:remember |note )?for next time|i (?:prefer|hate)"
+    r"|(?:never|no|do not|don['\u2019]t)\b[^.;]{4,60}, ever|don['\u2019]t ever|no new dependency|units only"
     r"|immer|grundsätzlich|ab jetzt|niemals"
     r"|siempre|nunca|a partir de ahora|de ahora en adelante|por norma)(?!\w)"
     r"|今後は|常に|必ず",
     re.IGNORECASE,
 )
+#: Prefers it for this one thing, which is spoken of with an article.
+PREFERS_HERE = re.compile(r"\bi (?:prefer|hate)\b(?=.{0,300}\b(?:the|this|that|these|those)\b)", re.IGNORECASE)
+#: Says with figures what holds now and what does not any more: "due on 20 May now, not 30 April".
+REVISES = re.compile(
+    r"(?<!\w)(?:not|instead of|no longer|rather than|nicht|statt|no|en vez de)"
+    r"(?: (?:on|at|by|until|am|um|bis|el|a las))?"
+    r" \d[\d.:]*(?: [A-Za-z%€$]\w*)?(?: any ?more| mehr)?(?=[,.;!)]|\Z)",
+    re.IGNORECASE,
+)
+
 #: Tells of something that comes again and again, and wants nothing.
 REPEATS = re.compile(r"\balways (?:another|the same|a)\b", re.IGNORECASE)
 #: Names rules; what follows it in the same breath is one of them.
@@ -67,6 +80,20 @@ RESULT = re.compile(
     r"\A(?:decision|decided|decisión|decidido|entscheidung|決定|(?:general |house )?rule|conclusion|lesson|causes"
     r"|summary)\b"
     r"[^:.;]{0,40}:\s*\S",
+    re.IGNORECASE,
+)
+
+#: Says that what was wrong before is not any more.
+REPAIRED = re.compile(
+    r"(?<!\w)(?:works? (?:now|again)|now works|(?:is|are) (?:fixed|solved|mended)(?! by\b)|fixed now"
+    r"|(?:geht|läuft|funktioniert) (?:jetzt|wieder)|(?:ya|ahora) funciona|vuelve a funcionar)(?!\w)|直りました|直った",
+    re.IGNORECASE,
+)
+
+#: Says what something does not do or have.
+LACKS = re.compile(
+    r"(?<!\w)(?:can(?: ?not|['\u2019]t)|(?:do|does|is|are)(?: not|n['\u2019]t)|never \w+s|(?:has|have) (?:no|none)"
+    r"|there (?:is|are) no|lacks?|kann nicht|hat kein\w{0,2}|no (?:puede|tiene|hay))(?!\w)",
     re.IGNORECASE,
 )
 
@@ -206,7 +233,8 @@ PRONOUN = re.compile(
 ORDERS = re.compile(
     r"\A(?:please |and |now |also |so |bitte |por favor,? )*(?:add|answer|apply|ask|assume|begin|bind|build|call|cancel"
     r"|change|check|choose|clean|commit|continue|convert|create|delete|deploy|do|document|explain|fetch|find|fix|get|give"
-    r"|go|help|implement|install|just|keep going|leave|let|list|load|look|make|measure|merge|move|note|open|plan|print"
+    r"|go|help|implement|install|just|keep going|leave|let(?!['\u2019]s)|list|load|look|make|measure|merge|move|note"
+    r"|open|plan|print"
     r"|propose|publish|push|put|read|rehearse|release|remind|remove|rename|replace|report|revert|review|run|say|see|send"
     r"|show|start|stop|summari[sz]e|switch|take|talk|tell|test|think|time|try|turn|undo|update|wait|write"
     r"|mach|schreib|prüf|zeig|schau|lauf|setz|mira|haz|pon|busca|revisa|arregla|cambia|añade|escribe|prueba|dime|explica"
@@ -216,12 +244,16 @@ ORDERS = re.compile(
 
 #: Whoever speaks of what he himself does or thinks keeps a diary, and states nothing.
 SELF = re.compile(r"(?<![\w/])(?:I|I['\u2019](?:ll|d|ve|m)|[Ii]ch|[Yy]o)(?![\w/])|(?<!\w)me (?:equivoqué|parece)|私")
+MINE = re.compile(
+    r"(?<![\w/])(?:I|I['\u2019](?:ll|d|ve|m)|my|mine|me|[Ii]ch|mein\w{0,2}|mich|mir|[Yy]o|mi|mis)(?![\w/])",
+    re.IGNORECASE,
+)
 ADDRESSES = re.compile(r"(?<!\w)(?:you|du|dir|dich|usted|tú|te)(?!\w)", re.IGNORECASE)
 
 #: An agenda of the session, no statement.
 AGENDA = re.compile(
     r"\A(?:(?:first|second|two|three|several|a few) (?:day|things?|questions?|options?|ways|findings)|time for"
-    r"|we (?:need|should|could)|what|which"
+    r"|we (?:need|should|could)|i (?:need|want|have|would like|'d like) to|i am (?:thinking|wondering)|what|which"
     r"|how|why|who|where|when|was|wie|warum|qué|cómo|por qué|cuál)(?!\w)|\bwe wanted to\b|\bcontents:|\bare open\b"
     r"|\bis open\b|\btask of\b|\b(?:three|two|four) options\b",
     re.IGNORECASE,

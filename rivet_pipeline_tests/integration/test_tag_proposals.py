@@ -93,6 +93,23 @@ def test_an_unseen_value_comes_into_the_vocabulary_as_suggested(connection: Conn
     assert found == {"caching": ("accepted", "person"), "redis": ("accepted", "person"), "new": ("suggested", "model")}
 
 
+def test_taggers_are_offered_what_a_person_has_accepted_of_their_suggestions(
+    connection: Connection, pool: Pool
+) -> None:
+    session = add_conversation(connection)
+    leaf(connection, session)
+    tag_all(pool, ScriptedTagger(["topic:caching", "topic:redis"]))
+    decide_literal(connection, session, CACHING, "accepted", by="ada")
+    leaf(connection, add_conversation(connection, key="k:2"))
+    tagger = ScriptedTagger([])
+    tag_all(pool, tagger)
+    assert list(map(str, tagger.asked[0].vocabulary)) == ["topic:caching"]
+    decide_values(connection, [Entry(CACHING, "rejected")], by="ada")
+    leaf(connection, add_conversation(connection, key="k:3"))
+    tag_all(pool, tagger)
+    assert list(tagger.asked[1].vocabulary) == []
+
+
 @pytest.mark.parametrize("on", ["session", "leaf"])
 def test_what_was_rejected_is_never_suggested_again(connection: Connection, pool: Pool, on: str) -> None:
     session = add_conversation(connection)

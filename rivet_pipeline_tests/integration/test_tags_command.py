@@ -61,6 +61,20 @@ def test_a_review_at_the_terminal(tags: Run, session: UUID, connection: Connecti
     assert "topic:caching?" in tags("lookup", KEY, "--state", "suggested").out
 
 
+def test_a_session_is_named_by_the_beginning_of_its_key(tags: Run, connection: Connection, pool: Pool) -> None:
+    for key in ("claude-code:5b0f4f0e-1c1e", "claude-code:5b0f4f0e-77aa", "claude-code:9"):
+        leaf(connection, add_conversation(connection, key=key))
+    tag_all(pool, ScriptedTagger(["topic:caching"]))
+    assert tags("accept", "topic:caching", "--session", "claude-code:5b0f4f0e-7").code == 0
+    assert [key for _, key, state in standing(connection) if state == "accepted"] == ["topic:caching"] * 2
+    several = tags("accept", "topic:caching", "--session", "claude-code:5b0f4f0e")
+    assert (several.code, "several session keys begin with" in several.err) == (2, True)
+    # A whole key is that session's, although another one begins with it.
+    leaf(connection, add_conversation(connection, key="claude-code:9-and-on"))
+    assert "topic:x is accepted" in tags("add", "topic:x", "--session", "claude-code:9").out
+    assert tags("add", "topic:x", "--session", "claude-code:7").code == 1
+
+
 def test_tags_are_added_listed_taken_off_and_kept(tags: Run, session: UUID) -> None:
     assert "topic:web-sockets is accepted" in tags("add", "topic\uff1aWeb Sockets", "--session", KEY).out
     [row] = tags("list", "--tag", "topic:web sockets", "--json").json

@@ -25,6 +25,7 @@ from rivet_pipeline.settings import Settings
 from rivet_pipeline.summaries.compact import summarize_leaves
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.transcripts.importer import import_paths
+from rivet_pipeline.versions import WIKI_PIPELINE_VERSION
 from rivet_pipeline.wiki.consolidate import consolidate
 from rivet_pipeline.wiki.export import INDEX, MANIFEST, export_wiki
 from rivet_pipeline.wiki.extract import mine_leaves
@@ -367,12 +368,20 @@ def test_the_command_lists_shows_finds_and_exports(run: Run, tmp_path: Path) -> 
     assert run("gaps", "--json").json["unmined"] == 0
     assert "No patch is proposed." in run("patches").out
     assert "facts:" in run("patches", "--state", "applied", "--page", "tank").out
+    assert "importer" in run("patches", "--state", "applied", "--page", "Tide gauge importer").out
+    assert "No patch of 'nothing' is applied." in run("patches", "--state", "applied", "--page", "nothing").out
     folder = tmp_path / "vault"
     assert run("export", str(folder), "--json").json["written"]
     assert f"unchanged {len(SESSIONS) + 2}" in run("export", str(folder)).out
     wrong = run("revert", "0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49")
     assert (wrong.code, "there is no such patch" in wrong.err) == (1, True)
     assert run("decide", "burn", "0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49").code == 2
+    assert "no patch begins with 00000000" in run("revert", "00000000").err
+    assert "is no id" in run("decide", "accept", "0b9c").err
+    assert "is no id" in run("decide", "accept", "of the bread").err
+    known = run("patches", "--state", "applied", "--page", "tank", "--json").json["patches"][0]["id"]
+    refused = run("decide", "reject", known[:8])
+    assert (refused.code, f"{known}: it is applied; revert it instead" in refused.err) == (1, True)
 
 
 # --- the export -----------------------------------------------------------------------------------------------------
@@ -414,3 +423,18 @@ def test_the_export_never_touches_what_it_did_not_write(wiki: Connection, tmp_pa
     assert edited.read_text() == "Edited by hand."
     assert (tmp_path / "gone.md").exists()
     assert (tmp_path / "elsewhere").is_dir()
+
+
+# --- mined again: changes the patches of the store, so it stands last -------------------------------------------------
+
+
+def test_mining_all_of_it_again_by_the_same_rules_changes_no_page(demo: str) -> None:
+    """Pages that came later than a leaf must not change what the leaf is taken to say."""
+    with open_pool(demo, max_size=3) as pool:
+        with pool.connection() as connection:
+            before = {topic.slug: page_markdown(page(connection, topic.slug)) for topic in list_topics(connection)[0]}
+        report = mine_leaves(pool, days=None, miner=DeterministicMiner(), version=WIKI_PIPELINE_VERSION + 1)
+        assert (report.failures, sum(day.characters for day in report.days.values()) > 0) == (0, True)
+        with pool.connection() as connection:
+            after = {topic.slug: page_markdown(page(connection, topic.slug)) for topic in list_topics(connection)[0]}
+    assert after == before

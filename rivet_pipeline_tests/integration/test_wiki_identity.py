@@ -153,3 +153,12 @@ def test_the_reason_stands_on_the_patch(connection: Connection, pool: Pool) -> N
     rows = connection.execute("SELECT decision, reason FROM ros_wiki_patches").fetchall()
     assert {row["decision"] for row in rows} == {"new"}
     assert all(len(row["reason"]) > 20 for row in rows)
+
+
+def test_what_has_another_number_is_another_page_however_much_they_share(connection: Connection, pool: Pool) -> None:
+    pages(connection, pool, "Chapter 3 | The estimator of the panel | @Lindqvist | @panel.csv | @did.R")
+    names = ("Lindqvist", "panel.csv", "did.R")
+    slug, identity = found(connection, draft("Chapter 4", "x", entities=names))
+    assert (slug, identity.decision) == (None, "new")
+    slug, _ = found(connection, draft("Deadline for chapter 3", "x", entities=names))
+    assert slug == "chapter-3"

@@ -106,3 +106,9 @@ def test_a_value_without_a_word_matches_nothing(value: str) -> None:
 def test_signs_and_emoji_in_the_vocabulary_leave_a_leaf_without_tags() -> None:
     text = statements("Nobody likes tea.", "The quay is wet.", "It rains.")
     assert found(text, title="Tea and rain", vocabulary=["topic:%", "topic:🎉🎉", "🎉:🎉"]) == []
+
+
+def test_the_number_of_a_numbered_thing_is_part_of_its_tag() -> None:
+    text = statements("The outline of chapter 4.", "Chapter 4 is due in May.", "And chapter 4 again, all of chapter 4.")
+    assert "topic:chapter-4" in found(text, title="Chapter 4 outline")
+    assert found(text, title="Deadlines 4") == []

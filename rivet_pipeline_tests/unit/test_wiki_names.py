@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rivet_pipeline.wiki.export import file_name
-from rivet_pipeline.wiki.names import LONGEST_SLUG, fold, is_subject, slugify, tidy_title
+from rivet_pipeline.wiki.names import (
+    LONGEST_SLUG,
+    fold,
+    is_subject,
+    names_another_number,
+    numbered_apart,
+    slugify,
+    tidy_title,
+)
 from rivet_pipeline.wiki.subjects import subject_of
 
 SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -86,6 +94,56 @@ def test_subjects_can_be_titles(title: str) -> None:
 )
 def test_sentences_can_not(title: str) -> None:
     assert not is_subject(title)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        ("Chapter 3", "Chapter 4", True),
+        ("Gauge TG-04", "Gauge TG-07", True),
+        ("Kelpie 0.10.0", "Kelpie 0.11", True),
+        ("Double booking of berth N7", "Leak at berth N9", True),
+        ("Week 03", "Week 3", False),
+        ("Chapter 3", "Chapter", False),
+        ("Postgres 15 to 17", "Postgres 17", False),
+        ("Release v2.1", "Release 2.1", False),
+    ],
+)
+def test_things_of_different_numbers_are_different_things(one: str, other: str, apart: bool) -> None:
+    assert numbered_apart(one, other) is apart
+    assert numbered_apart(other, one) is apart
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "other"),
+    [
+        ("Lindqvist wants chapter 4 by 30 April.", "Chapter 3", True),
+        ("Chapters 3 and chapter 4 share a table.", "Chapter 4", False),
+        ("The panel has 31 towns.", "Chapter 3", False),
+        ("kelpie 0.11: keep both copies.", "Kelpie 0.10.0", True),
+        ("kelpie 0.11.2 fixes the upload.", "Kelpie 0.11", False),
+    ],
+)
+def test_a_sentence_about_another_number_is_not_about_this_one(text: str, title: str, other: bool) -> None:
+    assert names_another_number(text, title) is other
+
+
+@pytest.mark.parametrize(
+    ("title", "subject"),
+    [
+        ("Chapter 3: which estimator", "Chapter 3"),
+        ("Chapter 4 outline, deadlines", "Chapter 4"),
+        ("Deadline for chapter 4 moved", "Deadline for chapter 4"),
+        ("Menu for Opa's 80th birthday, 24 guests", "Menu for Opa's 80th birthday"),
+        ("Bed 2: slugs ate the beans", "Bed 2"),
+        ("Restoring tables 15: slow", "Restoring tables"),
+        ("Redis for predictions", "Redis"),
+    ],
+)
+def test_what_tells_a_thing_from_its_like_is_part_of_its_name(title: str, subject: str) -> None:
+    found = subject_of(title, "We put Redis in front. The chapter has a deadline.")
+    assert found is not None
+    assert found[0] == subject
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -250,8 +251,9 @@ def test_ten_tags_are_reviewed_by_the_keyboard_alone_with_undo(site: Site) -> No
         assert page.locator(".queued.patch").count() == before
 
 
-def test_a_browser_signs_in_once_and_out_again(site: Site) -> None:
-    with running_api(Settings(api_token=SecretStr(TOKEN)), site.url) as base, site.page(scheme="dark") as page:
+def test_a_browser_signs_in_once_and_out_again(site: Site, tmp_path: Path) -> None:
+    closed = Settings(home=tmp_path, api_token=SecretStr(TOKEN))
+    with running_api(closed, site.url) as base, site.page(scheme="dark") as page:
         page.goto(f"{base}/hub/c/{site.store.plain}?page=2")
         page.wait_for_url(re.compile("/hub/sign-in[?]next="))
         assert serious(page) == []

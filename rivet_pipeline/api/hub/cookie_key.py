@@ -7,6 +7,7 @@ nothing of the token. The secret stays over a restart, so browsers stay signed i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import hmac
@@ -57,9 +58,7 @@ def _write(file: Path, content: bytes) -> None:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        try:
+        with contextlib.suppress(FileExistsError):
             file.hardlink_to(temporary)
-        except FileExistsError:
-            pass
     finally:
         temporary.unlink(missing_ok=True)

@@ -33,8 +33,8 @@ td:first-child { width: 13rem } td:nth-child(2) { width: 13rem; color: var(--mut
 .method { display: inline-block; min-width: 3.2rem; font-size: .75rem; font-weight: 700; color: var(--accent) }
 .method.post { color: var(--warm) } .summary { font-weight: 600 } .muted { color: var(--muted) }
 nav ul { list-style: none; padding: 0; margin: 0 0 1rem } nav p { margin: 0; font-weight: 600 }
-nav a { display: flex; gap: .25rem; align-items: baseline; min-height: 1.6rem; text-decoration: none; color: var(--ink) }
-nav a:hover { text-decoration: underline } nav .method { flex: 0 0 auto }
+nav a { display: flex; gap: .25rem; align-items: baseline; min-height: 1.6rem; text-decoration: none }
+nav code { color: var(--ink) } nav a:hover { text-decoration: underline } nav .method { flex: 0 0 auto }
 nav { font-size: .8125rem }
 @media (min-width: 62rem) {
   .columns { display: grid; grid-template-columns: 19rem minmax(0, 1fr); gap: 3rem; align-items: start }

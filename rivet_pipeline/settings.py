@@ -401,6 +401,17 @@ class Settings(BaseSettings):
             raise ValueError(f"it sets {', '.join(taken)}, which the pipeline decides; leave that out")
         return value
 
+    @field_validator("api_token", mode="after")
+    @classmethod
+    def _can_be_sent(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        # A header loses what stands around its value, and a browser's form too.
+        token = value.get_secret_value().strip()
+        if not token or not token.isprintable():
+            raise ValueError("it is blank, or holds characters that no header can carry; use a long random text")
+        return SecretStr(token)
+
     @field_validator("timezone", mode="after")
     @classmethod
     def _known_zone(cls, value: str) -> str:

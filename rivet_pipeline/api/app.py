@@ -10,14 +10,15 @@ from typing import Annotated
 
 import anyio.to_thread
 import uvicorn
-from fastapi import FastAPI, Query
+from fastapi import Depends, FastAPI, Query
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
 from rivet_pipeline.api.attempts import Attempts
-from rivet_pipeline.api.dependencies import open_resources
+from rivet_pipeline.api.dependencies import each_once, open_resources
 from rivet_pipeline.api.docs_page import DOCS_CSP, render_docs
 from rivet_pipeline.api.hub import site
+from rivet_pipeline.api.hub.cookie_key import cookie_key
 from rivet_pipeline.api.mcp.http import MCP_PATH, McpEndpoint
 from rivet_pipeline.api.models import NoQuery
 from rivet_pipeline.api.problems import PROBLEM_RESPONSES, RequestBoundary, install_handlers
@@ -81,13 +82,15 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, limit=settings.capture_max_body, smaller=tools.body_limits() | tags.body_limits())
     app.add_middleware(WriteLimit, rate=settings.api_write_rate)
-    attempts = Attempts(settings.api_token.get_secret_value().encode() if settings.api_token else None)
-    app.add_middleware(Guard, settings=settings, attempts=attempts)
+    token = settings.api_token.get_secret_value().encode() if settings.api_token else None
+    attempts = Attempts(token)
+    key = None if token is None else cookie_key(token, settings.home)
+    app.add_middleware(Guard, settings=settings, attempts=attempts, cookie_key=key)
     app.add_middleware(RequestBoundary)
     for module in (capture, memory, context, conversations, health, tags, wiki):
-        app.include_router(module.router)
+        app.include_router(module.router, dependencies=[Depends(each_once)])
     app.include_router(tools.make_router(settings))
-    site.mount(app, settings, attempts)
+    site.mount(app, settings, attempts, key)
     app.router.routes.append(Route(MCP_PATH, mcp, include_in_schema=False))
 
     @app.get("/", include_in_schema=False)

@@ -16,6 +16,7 @@ from fastapi import Depends, Request
 from rivet_pipeline.api.models import EmbeddingsHealth
 from rivet_pipeline.api.security import require_json
 from rivet_pipeline.db.pool import Connection, Pool, open_pool
+from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.models.embedder import PROBE
 from rivet_pipeline.models.factory import build_embedder
 from rivet_pipeline.models.protocols import ModelError
@@ -138,3 +139,11 @@ FromApp = Annotated[Resources, Depends(_resources)]
 async def json_only(request: Request) -> None:
     """Refuses a body that is not JSON."""
     require_json(request.headers)
+
+
+async def each_once(request: Request) -> None:
+    """Refuses a parameter that is given twice, of which one would be dropped in silence. Raises `InvalidInputError`."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInputError(twice[:60], "is given more than once; give it once")

@@ -118,6 +118,8 @@ def problem(
 class RequestBoundary:
     """The outermost layer: a request id and the security headers on every response, and no failure without both.
 
+    HEAD is answered as GET is, without the body.
+
     An exception that nobody handled is logged under the request id and answered with 500 and the id alone.
     """
 
@@ -129,6 +131,8 @@ class RequestBoundary:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            scope, send = {**scope, "method": "GET"}, _without_body(send)
         request_id = uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         started = False
@@ -156,6 +160,13 @@ class RequestBoundary:
                 raise
             detail = f"Something went wrong in the service. Its log has the cause under request id {request_id}."
             await problem(scope, 500, detail)(scope, receive, send_with_headers)
+
+
+def _without_body(send: Send) -> Send:
+    async def send_head(message: Message) -> None:
+        await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+    return send_head
 
 
 def field_path(location: Sequence[int | str]) -> str:
@@ -197,7 +208,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     detail, headers = str(error.detail), error.headers
     if error.status_code == 404:
         detail = "There is nothing at this address; /docs lists what there is."
-    elif error.status_code == 405:
+    elif error.status_code == 405 and not isinstance(error, Refusal):
         allowed = ", ".join(_methods_at(request, (headers or {}).get("allow", "")))
         detail = f"{request.method} is not possible here; use {allowed or 'another method'}."
         headers = {"allow": allowed} if allowed else headers

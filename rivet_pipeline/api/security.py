@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rivet_pipeline.api.attempts import Attempts
 from rivet_pipeline.api.hub import sign_in
+from rivet_pipeline.api.hub.cookie_key import CookieKey
 from rivet_pipeline.api.problems import Refusal
 from rivet_pipeline.errors import RivetError
 from rivet_pipeline.settings import Settings
@@ -79,9 +80,10 @@ def _host_and_port(netloc: str, default_port: int) -> tuple[str, int] | None:
 class Guard:
     """Refuses what may not come in: other machines without a token, foreign hosts and origins, wrong tokens."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, attempts: Attempts) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, attempts: Attempts, cookie_key: CookieKey | None) -> None:
         self.app = app
         self._attempts = attempts
+        self._cookie_key = cookie_key
         self._token = settings.api_token.get_secret_value().encode() if settings.api_token else None
         self._host = settings.api_host.strip("[]").rstrip(".").lower()
 
@@ -135,9 +137,12 @@ class Guard:
     def _admits_page(self, scope: Scope, headers: Headers) -> bool:
         """Pages take the cookie of the sign-in page besides the token, and lead there when they have neither."""
         path = scope["path"]
-        if self._token is None or not sign_in.takes_cookie(path, scope["method"]):
+        if self._cookie_key is None or not sign_in.takes_cookie(path, scope["method"]):
             return False
-        if sign_in.is_open(path) or sign_in.accepts(self._token, headers.get("cookie", ""), time.time()):
+        cookies = headers.get("cookie", "")
+        if sign_in.is_open(path) or (
+            sign_in.COOKIE in cookies and sign_in.accepts(self._cookie_key(), cookies, time.time())
+        ):
             return True
         if "authorization" in headers or scope["method"] != "GET":
             return False

@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from rivet_pipeline.api.models import Words
 from rivet_pipeline.wiki.markdown import page_markdown
 from rivet_pipeline.wiki.read import (
     Citation,
@@ -29,6 +30,9 @@ from rivet_pipeline.wiki.types import Decision, PatchKind, PatchStatus, Section
 
 Status = Literal["proposed", "applied", "rejected", "reverted", "replaced"]
 
+#: The largest figure that the store knows.
+MOST_ROWS = 2**63 - 1
+
 #: The verdict that each state of a decision asks for.
 VERDICTS: dict[str, Verdict] = {"accepted": "accept", "rejected": "reject", "reverted": "revert"}
 
@@ -47,10 +51,10 @@ class _Answer(BaseModel):
 class WikiQuery(_Query):
     """Which pages are listed."""
 
-    q: str | None = Field(None, min_length=1, max_length=2000, description="What to look for; absent: all pages.")
-    entity: str | None = Field(None, min_length=1, description="Only pages that speak of this name; not beside `q`.")
+    q: Words | None = Field(None, min_length=1, max_length=2000, description="What to look for; absent: all pages.")
+    entity: Words | None = Field(None, min_length=1, description="Only pages that speak of this name; not beside `q`.")
     limit: int = Field(20, ge=1, le=500, description="How many pages at most.")
-    offset: int = Field(0, ge=0, description="How many pages to pass over; not beside `q`.")
+    offset: int = Field(0, ge=0, le=MOST_ROWS, description="How many pages to pass over; not beside `q`.")
 
 
 class LimitQuery(_Query):
@@ -63,10 +67,10 @@ class PatchesQuery(_Query):
     """Which patches are listed, the newest first."""
 
     state: Status | None = Field(None, description="Only patches of this state; absent: what waits for a decision.")
-    slug: str | None = Field(None, min_length=1, description="Only patches of this page.")
+    slug: Words | None = Field(None, min_length=1, description="Only patches of this page.")
     leaf: UUID | None = Field(None, description="Only patches from this leaf summary.")
     limit: int = Field(50, ge=1, le=200, description="How many patches at most.")
-    before: int | None = Field(None, ge=0, description="Continue after a former answer: its `next`.")
+    before: int | None = Field(None, ge=0, le=MOST_ROWS, description="Continue after a former answer: its `next`.")
 
 
 class DecideBody(BaseModel):
@@ -81,7 +85,7 @@ class DecideBody(BaseModel):
 
     ids: Annotated[list[UUID], Field(min_length=1, max_length=MOST_DECISIONS)]
     state: Literal["accepted", "rejected", "reverted"] = Field(description="What becomes of the patches.")
-    decided_by: str = Field(min_length=1, max_length=200, description="Who decides.")
+    decided_by: Words = Field(min_length=1, max_length=200, description="Who decides.")
 
 
 class RevertBody(BaseModel):
@@ -89,7 +93,7 @@ class RevertBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"decided_by": "mara"}]})
 
-    decided_by: str = Field(min_length=1, max_length=200, description="Who decides.")
+    decided_by: Words = Field(min_length=1, max_length=200, description="Who decides.")
 
 
 class TopicLineAnswer(_Answer):

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.retrieval.filters import statement
+from rivet_pipeline.retrieval.filters import read_tag, statement
 from rivet_pipeline.retrieval.line_sources import SourceText
 from rivet_pipeline.retrieval.lineage import LineageSummary, read_summaries_between
 
@@ -93,17 +93,39 @@ def read_conversation(connection: Connection, wanted: UUID) -> Conversation | No
 
 
 def list_conversations(
-    connection: Connection, *, agent: str | None = None, day: date | None = None, limit: int = 50, offset: int = 0
+    connection: Connection,
+    *,
+    agent: str | None = None,
+    day: date | None = None,
+    tag: str | None = None,
+    since: datetime | None = None,
+    before: datetime | None = None,
+    limit: int = 50,
+    offset: int = 0,
 ) -> list[Conversation]:
-    """Conversations last active first, noise left out unless a day is asked for."""
-    asked = _heads(agent=agent, day=day, limit=limit, offset=offset, with_noise=day is not None)
+    """Conversations last active first, noise left out unless a day is asked for.
+
+    `since` and `before` (exclusive, aware) ask for those in which something was said meanwhile; `tag` is `key:value`.
+    Raises `InvalidInputError` for what is no tag.
+    """
+    asked = _heads(
+        agent=agent,
+        day=day,
+        tag=None if tag is None else read_tag(tag),
+        since=since,
+        before=before,
+        limit=limit,
+        offset=offset,
+        with_noise=day is not None,
+    )
     rows = connection.execute(statement("conversation_heads"), asked, prepare=False).fetchall()
     return [Conversation(**row) for row in rows]
 
 
 def _heads(**asked: Any) -> dict[str, Any]:
     # The statement is not prepared (above): a plan for any filter would be one for none.
-    return {"id": None, "agent": None, "day": None, "offset": 0, "with_noise": True} | asked
+    nothing = dict.fromkeys(("id", "agent", "day", "tag", "since", "before"))
+    return nothing | {"offset": 0, "with_noise": True} | asked
 
 
 def known_agents(connection: Connection) -> list[str]:

@@ -12,6 +12,13 @@ FROM (
     WHERE (%(id)s::uuid IS NULL OR id = %(id)s::uuid)
       AND (%(agent)s::text IS NULL OR agent = %(agent)s::text)
       AND (%(day)s::date IS NULL OR day = %(day)s::date)
+      AND (%(tag)s::text IS NULL OR id IN (SELECT ros_tagged_conversations(%(tag)s::text)))
+      AND (%(since)s::timestamptz IS NULL AND %(before)s::timestamptz IS NULL
+           OR updated_at >= coalesce(%(since)s::timestamptz, '-infinity')
+              AND EXISTS (SELECT FROM ros_messages AS m
+                          WHERE m.conversation_id = ros_conversations.id
+                            AND m.created_at >= coalesce(%(since)s::timestamptz, '-infinity')
+                            AND m.created_at < coalesce(%(before)s::timestamptz, 'infinity')))
       AND (%(with_noise)s OR NOT ros_is_noise(session_key, settings))
     ORDER BY updated_at DESC, id
     LIMIT %(limit)s OFFSET %(offset)s

@@ -12,14 +12,14 @@ from rivet_pipeline import shortening
 from rivet_pipeline.models.texts import clean_outgoing
 
 #: Marks that reorder or hide text, and the tag characters, which show nothing and spell anything.
-_HIDDEN = re.compile("[\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+HIDDEN = re.compile("[\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _MARK = ">"
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)\Z")
 
 
 def clean(text: str) -> str:
     """The text without control characters, lone surrogates and marks that hide or reorder what is written."""
-    return _HIDDEN.sub("", clean_outgoing(text))
+    return HIDDEN.sub("", clean_outgoing(text))
 
 
 def one_line(text: str, limit: int) -> str:

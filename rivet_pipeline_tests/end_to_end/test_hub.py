@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
+import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
@@ -167,6 +169,55 @@ def test_the_keyboard_finds_and_opens(site: Site) -> None:
         page.wait_for_url("**/hub/keys")
 
 
+def test_enter_unfolds_a_tool_call(site: Site) -> None:
+    with site.page() as page:
+        page.goto(f"{site.base}/hub/c/{site.store.hostile}")
+        folded = page.locator(".message:has(details)").first
+        folded.wait_for()
+        for _ in range(page.locator(".message").count()):
+            page.keyboard.press("j")
+            if "current" in (folded.get_attribute("class") or ""):
+                break
+        page.keyboard.press("Enter")
+        assert folded.locator("details").first.get_attribute("open") is not None
+        assert page.url.endswith(str(site.store.hostile))
+
+
+def test_the_page_of_the_api_keeps_nobody_out(site: Site) -> None:
+    for width, scheme in (("desktop", "light"), ("phone", "dark")):
+        with site.page(width=width, scheme=scheme) as page:
+            page.goto(f"{site.base}/docs")
+            assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width][0]
+            assert serious(page) == []
+            page.locator("nav a", has_text="/api/memory/browse").click()
+            page.wait_for_url("**#get-api-memory-browse")
+
+
+def test_long_names_stay_within_the_narrowest_page(site: Site) -> None:
+    name = "n" * 200
+    body = {
+        "session_key": "long:names",
+        "agent": name,
+        "channel": "sh",
+        "title": name,
+        "messages": [{"event_id": "1", "role": "tool", "tool_name": name, "tool_result": "farfetched"}],
+    }
+    httpx.post(f"{site.base}/api/capture", json=body, timeout=30).raise_for_status()
+    with site.page() as page:
+        for wide in (320, 1280):
+            page.set_viewport_size({"width": wide, "height": 800})
+            for path in ("/hub", "/hub?q=farfetched", "/hub/timeline"):
+                page.goto(site.base + path)
+                assert page.evaluate("document.documentElement.scrollWidth") <= wide, (path, wide)
+        # The filters stand beside one another, whatever an agent is called.
+        page.goto(f"{site.base}/hub?q=farfetched")
+        tops = {
+            round(label.evaluate("node => node.getBoundingClientRect().y"))
+            for label in page.locator(".filters label").all()
+        }
+        assert len(tops) == 1
+
+
 def test_a_hit_leads_to_its_message_and_the_message_to_its_summary(site: Site) -> None:
     with site.page() as page:
         page.goto(f"{site.base}/hub?q=sessions_100&scope=messages")
@@ -250,8 +301,9 @@ def test_ten_tags_are_reviewed_by_the_keyboard_alone_with_undo(site: Site) -> No
         assert page.locator(".queued.patch").count() == before
 
 
-def test_a_browser_signs_in_once_and_out_again(site: Site) -> None:
-    with running_api(Settings(api_token=SecretStr(TOKEN)), site.url) as base, site.page(scheme="dark") as page:
+def test_a_browser_signs_in_once_and_out_again(site: Site, tmp_path: Path) -> None:
+    closed = Settings(home=tmp_path, api_token=SecretStr(TOKEN))
+    with running_api(closed, site.url) as base, site.page(scheme="dark") as page:
         page.goto(f"{base}/hub/c/{site.store.plain}?page=2")
         page.wait_for_url(re.compile("/hub/sign-in[?]next="))
         assert serious(page) == []

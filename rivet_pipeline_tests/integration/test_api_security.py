@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -212,6 +213,9 @@ def test_the_docs_page_is_whole_without_other_servers(open_base: str) -> None:
     assert "<script" not in page
     assert "https://" not in page
     document = httpx.get(open_base + "/openapi.json").json()
+    links, anchors = re.findall(r"href='#([^']+)'", page), re.findall(r"id='([^']+)'", page)
+    assert set(links) <= set(anchors)
+    assert len(anchors) == len(set(anchors)) >= sum(map(len, document["paths"].values()))
     for operations in document["paths"].values():
         for operation in operations.values():
             assert operation["summary"]

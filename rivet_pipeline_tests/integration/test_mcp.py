@@ -119,7 +119,7 @@ def test_prompts_and_resources(base: str) -> None:
         for address in ("memory://conversation/", "memory://elsewhere/1", "file:///etc/passwd"):
             with pytest.raises(MCPError, match="Nothing has the address"):
                 await client.read_resource(address)
-        with pytest.raises(MCPError, match="valid UUID"):
+        with pytest.raises(MCPError, match="is no id"):
             await client.read_resource("memory://message/..%2F..%2Fetc%2Fpasswd")
 
     with_client(base + "/mcp", work)

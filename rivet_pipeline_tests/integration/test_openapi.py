@@ -100,3 +100,43 @@ def test_the_documented_statuses_of_every_operation_are_real(base: str, method: 
         assert answer.json()["status"] == answer.status_code
         assert answer.json()["detail"].strip()
         assert answer.json()["requestId"] == answer.headers["x-request-id"]
+
+
+#: What the store can not hold, or can not count to.
+UNSTORABLE = (
+    "\x00",
+    "a\x00b",
+    str(2**63),
+    str(2**200),
+    "-1",
+    "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
+    "%",
+)
+READS = [path for path, entry in DOCUMENT["paths"].items() if "get" in entry]
+
+
+@pytest.mark.parametrize("path", READS)
+def test_no_parameter_can_bring_a_route_down(base: str, path: str) -> None:
+    address, query, _ = sample("get", path)
+    named = [one for one in DOCUMENT["paths"][path]["get"].get("parameters", []) if one["in"] == "query"]
+    with httpx.Client(base_url=base, timeout=30) as client:
+        for value in map(quote, UNSTORABLE):
+            answers = [client.get(path.replace("{", "{X").split("{X")[0] + value)] if "{" in path else []
+            for one in named:
+                others = {name: given for name, given in query.items() if name != one["name"]}
+                sent = "&".join(f"{name}={quote(str(given))}" for name, given in others.items())
+                answers.append(client.get(f"{address}?{sent}&{one['name']}={value}"))
+            assert [answer.text for answer in answers if answer.status_code >= 500] == []
+
+
+def test_a_parameter_is_given_once(base: str) -> None:
+    answer = httpx.get(f"{base}/api/memory/search?q=lamp&agent=a&agent=b", timeout=30)
+    assert (answer.status_code, answer.json()["detail"]) == (400, "agent: is given more than once; give it once")
+
+
+def test_head_is_get_without_the_body(base: str) -> None:
+    for path in ("/healthz", "/api/memory/stats", "/hub", "/docs", "/openapi.json"):
+        whole, head = httpx.get(base + path, timeout=30), httpx.head(base + path, timeout=30)
+        assert (head.status_code, head.content) == (whole.status_code, b"") == (200, b"")
+        assert head.headers["content-type"] == whole.headers["content-type"]
+    assert httpx.head(base + "/api/capture", timeout=30).status_code == 405

@@ -159,7 +159,7 @@ def test_only_what_pages_load_is_served() -> None:
 
 
 def test_no_template_holds_what_the_policy_forbids_or_switches_escaping_off() -> None:
-    environment = pages.Hub(Settings(), Attempts(None)).templates
+    environment = pages.Hub(Settings(), Attempts(None), None).templates
     templates = sorted((HUB / "templates").glob("*.html"))
     assert templates
     for template in templates:

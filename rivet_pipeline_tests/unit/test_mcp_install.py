@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from rivet_pipeline.api.mcp.clients import (
     McpClient,
@@ -229,6 +230,28 @@ def test_writing_is_told_to_the_client_and_no_address_of_a_database(
         "RIVETOS_MEMORY_AGENT": "codex",
     }
     assert server_environment(known["codex"], Settings(home=tmp_path / ".rivetos"), write=False) == {}
+
+
+def test_a_client_is_told_the_zone_and_the_model_of_queries_but_no_secret(
+    known: dict[str, McpClient], tmp_path: Path
+) -> None:
+    settings = Settings(
+        home=tmp_path / ".rivetos",
+        timezone="Europe/Berlin",
+        embed_url="http://127.0.0.1:8080",
+        embed_model="bge-m3",
+        embed_api_key=SecretStr("a-secret-key"),
+        pg_url=SecretStr("postgresql://u:a-secret@h/d"),
+        api_token=SecretStr("a-secret-token"),
+    )
+    told = server_environment(known["codex"], settings, write=False)
+    assert told == {
+        "RIVETOS_TIMEZONE": "Europe/Berlin",
+        "RIVETOS_EMBED_URL": "http://127.0.0.1:8080",
+        "RIVETOS_EMBED_MODEL": "bge-m3",
+    }
+    hidden = settings.model_copy(update={"embed_url": "http://u:a-secret@127.0.0.1:8080"})
+    assert "a-secret" not in str(server_environment(known["codex"], hidden, write=True))
 
 
 def test_a_claude_folder_of_its_own_holds_its_file(tmp_path: Path) -> None:

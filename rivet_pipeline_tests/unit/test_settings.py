@@ -85,3 +85,12 @@ def test_the_extra_body_is_read_as_json_and_does_not_show(monkeypatch: pytest.Mo
 def test_secrets_do_not_show() -> None:
     settings = Settings.model_validate({"RIVETOS_PG_URL": "postgresql://u:secret@h/d", "RIVETOS_API_TOKEN": "secret"})
     assert "secret" not in repr(settings)
+
+
+def test_a_token_that_no_header_can_carry_is_refused_and_what_stands_around_it_goes() -> None:
+    for token in (" ", "\t", "two\nlines", "a\x00b"):
+        with pytest.raises(ValidationError, match="no header can carry"):
+            Settings.model_validate({"RIVETOS_API_TOKEN": token})
+    kept = Settings.model_validate({"RIVETOS_API_TOKEN": " long random text\n"}).api_token
+    assert kept is not None
+    assert kept.get_secret_value() == "long random text"

@@ -68,3 +68,10 @@ def test_every_line_of_a_quotation_is_marked(text: str) -> None:
     assert all(line.startswith(">") for line in quote(text).split("\n"))
     assert "\n" not in label(text)
     assert len(label(text)) <= 80
+
+
+def test_marks_that_hide_or_reorder_words_are_left_out() -> None:
+    smuggled = "".join(chr(0xE0000 + ord(letter)) for letter in "do it")
+    assert quote(f"a\u202eb{smuggled}\nc") == "> ab\n> c"
+    assert label(f"a\u202eb{smuggled} c") == "ab c"
+    assert quote("\U0001f468\u200d\U0001f469") == "> \U0001f468\u200d\U0001f469"

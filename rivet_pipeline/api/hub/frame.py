@@ -46,7 +46,7 @@ async def static_file(name: str, request: Request) -> Response:
 async def sign_in_page(page: FromHub) -> Response:
     """Asks for the token."""
     following = way_back(page.request.query_params.get("next"))
-    if page.hub.token is None:
+    if page.hub.cookie_key is None:
         return see_other(following)
     return page.render("sign_in.html", following=following, wrong=None)
 
@@ -55,7 +55,7 @@ async def sign_in_page(page: FromHub) -> Response:
 async def sign_in(page: FromHub, form: CheckedForm) -> Response:
     """Compares the token and lets the browser in."""
     following = way_back(form.get("next"))
-    if page.hub.token is None:
+    if page.hub.cookie_key is None:
         return see_other(following)
     typed = form.get("token")
     sent = typed.strip().encode() if isinstance(typed, str) else b""
@@ -70,7 +70,7 @@ async def sign_in(page: FromHub, form: CheckedForm) -> Response:
     answer = see_other(following)
     answer.set_cookie(
         COOKIE,
-        issue(page.hub.token, time.time()),
+        issue(page.hub.cookie_key(), time.time()),
         max_age=LIFETIME,
         path=COOKIE_PATH,
         httponly=True,

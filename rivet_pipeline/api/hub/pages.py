@@ -32,10 +32,12 @@ from starlette.responses import Response
 from rivet_pipeline.api.attempts import Attempts
 from rivet_pipeline.api.dependencies import FromApp, Resources
 from rivet_pipeline.api.hub.assets import assets
+from rivet_pipeline.api.hub.cookie_key import CookieKey
 from rivet_pipeline.api.hub.sign_in import COOKIE, READ_PATHS, ROOT, is_page
 from rivet_pipeline.api.hub.texts import bare, finish, fold, inline, markdown, plain, tidy
-from rivet_pipeline.api.hub.times import Clock, ago, long_day
+from rivet_pipeline.api.hub.times import Clock, ago, long_day, short_day
 from rivet_pipeline.api.problems import Refusal, field_path
+from rivet_pipeline.api.tools.budget import count
 from rivet_pipeline.errors import ConflictError, InvalidInputError, NotFoundError, RivetError, StoreUnavailableError
 from rivet_pipeline.retrieval.lineage import first_line
 from rivet_pipeline.retrieval.snippets import shorten
@@ -67,9 +69,10 @@ _NAVIGATION = (
 class Hub:
     """What one process needs to make pages: the templates, and the secret under which its forms are signed."""
 
-    def __init__(self, settings: Settings, attempts: Attempts) -> None:
+    def __init__(self, settings: Settings, attempts: Attempts, cookie_key: CookieKey | None) -> None:
         self.attempts = attempts
-        self.token = settings.api_token.get_secret_value().encode() if settings.api_token else None
+        #: None when no token is set and nobody signs in.
+        self.cookie_key = cookie_key
         self.dagster_url = f"http://127.0.0.1:{settings.dagster_port}"
         self._secret = secrets.token_bytes(32)
         self.templates = jinja2.Environment(
@@ -96,6 +99,8 @@ class Hub:
             "tidy": tidy,
             "ago": ago,
             "long_day": long_day,
+            "short_day": short_day,
+            "counted": count,
             "number": lambda value: f"{value:,}",
             "first_words": lambda text: shorten(bare(first_line(text or "", 200)), 90),
         }
@@ -172,7 +177,7 @@ def _render(
         "next_theme": THEMES[(THEMES.index(theme) + 1) % len(THEMES)],
         "form_token": hub.form_token(request),
         "here": here(request),
-        "signs_in": hub.token is not None,
+        "signs_in": hub.cookie_key is not None,
     } | values
     content = hub.templates.get_template(template).render(values)
     return HTMLResponse(content, status_code=status, headers=PAGE_HEADERS)

@@ -18,7 +18,7 @@ from rivet_pipeline.api.hub.texts import bare, tidy
 from rivet_pipeline.api.hub.times import Clock
 from rivet_pipeline.api.times import period
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.retrieval.conversation import known_agents, list_conversations
+from rivet_pipeline.retrieval.conversation import Conversation, known_agents, list_conversations
 from rivet_pipeline.retrieval.scoring import PROFILE
 from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.snippets import mark_words
@@ -26,6 +26,7 @@ from rivet_pipeline.retrieval.types import Hit, Mode, Scope, ScoreParts, SearchR
 from rivet_pipeline.retrieval.windows import WINDOWS
 from rivet_pipeline.summaries.signals import STOP_WORDS
 from rivet_pipeline.tags.read import count_tags
+from rivet_pipeline.transcripts.cleaning import clean_text
 
 router = APIRouter(route_class=HubRoute, include_in_schema=False)
 
@@ -47,7 +48,9 @@ _RECENT = 20
 
 def _absent(value: object) -> object:
     """A form sends what was left out as a blank."""
-    return None if isinstance(value, str) and not value.strip() else value
+    if not isinstance(value, str):
+        return value
+    return clean_text(value) if value.strip() else None
 
 
 def _known(value: object, known: tuple[str, ...]) -> object:
@@ -171,12 +174,14 @@ def search_page(asked: Annotated[Asked, Query()], page: FromHub) -> Response:
     with page.resources.connection() as connection:
         agents = known_agents(connection)
         tags = [f"{tag.key}:{tag.value}" for tag in count_tags(connection, limit=_TAGS)]
-        recent = [] if asked.q else list_conversations(connection, agent=asked.agent, limit=_RECENT)
-    if asked.q:
-        try:
+    recent: list[Conversation] = []
+    try:
+        if asked.q:
             results = _search(asked, asked.q, page)
-        except InvalidInputError as error:
-            problem = str(error)
+        else:
+            recent = _recent(asked, page)
+    except InvalidInputError as error:
+        problem = str(error)
     return page.render(
         "search.html",
         status=400 if problem else 200,
@@ -192,11 +197,25 @@ def search_page(asked: Annotated[Asked, Query()], page: FromHub) -> Response:
         recent=recent,
         effect=_effect(asked.mode),
         advice=_advice(asked),
+        narrowed=bool(asked.agent or asked.window or asked.tag),
     )
 
 
+def _period(asked: Asked, page: Page) -> tuple[datetime | None, datetime | None]:
+    return period(None, None, asked.window, zone=page.resources.zone, now=datetime.now(UTC))
+
+
+def _recent(asked: Asked, page: Page) -> list[Conversation]:
+    """Without words: the conversations that the filters leave, last active first."""
+    since, before = _period(asked, page)
+    with page.resources.connection() as connection:
+        return list_conversations(
+            connection, agent=asked.agent, tag=asked.tag, since=since, before=before, limit=_RECENT
+        )
+
+
 def _search(asked: Asked, query: str, page: Page) -> Results:
-    since, before = period(None, None, asked.window, zone=page.resources.zone, now=datetime.now(UTC))
+    since, before = _period(asked, page)
     request = SearchRequest(
         query=query,
         mode=asked.mode,

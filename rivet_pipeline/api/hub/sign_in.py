@@ -1,6 +1,7 @@
 """The cookie by which a browser shows that the token was once typed into it. Pure; the guard and the pages ask here.
 
-It holds no token: a time of expiry and its HMAC under the token, so that it ends by itself and when the token changes.
+It holds no token: a time of expiry and its HMAC under a key of this installation and of the token (`cookie_key.py`), so
+that it ends by itself and when the token changes.
 """
 
 from __future__ import annotations
@@ -42,22 +43,22 @@ def is_open(path: str) -> bool:
     return path == OPEN_PATHS[0] or path.startswith(OPEN_PATHS[1])
 
 
-def issue(token: bytes, now: float) -> str:
+def issue(key: bytes, now: float) -> str:
     """A cookie's value, good for `LIFETIME` seconds from `now` (seconds since 1970)."""
     expires = str(int(now) + LIFETIME)
-    return f"{expires}.{_signature(token, expires)}"
+    return f"{expires}.{_signature(key, expires)}"
 
 
-def accepts(token: bytes, cookie_header: str, now: float) -> bool:
-    """Whether a `Cookie` header holds a value that was issued under this token and has not ended."""
+def accepts(key: bytes, cookie_header: str, now: float) -> bool:
+    """Whether a `Cookie` header holds a value that was issued under this key and has not ended."""
     expires, _, signature = _cookie(cookie_header).partition(".")
     # Compared also when it has ended, so that an answer takes the same time.
-    genuine = hmac.compare_digest(signature.encode(), _signature(token, expires).encode())
+    genuine = hmac.compare_digest(signature.encode(), _signature(key, expires).encode())
     return genuine and expires.isdecimal() and len(expires) <= 12 and now < int(expires) <= now + LIFETIME + 60
 
 
-def _signature(token: bytes, expires: str) -> str:
-    return hmac.new(token, b"rivet hub until " + expires.encode(), hashlib.sha256).hexdigest()
+def _signature(key: bytes, expires: str) -> str:
+    return hmac.new(key, b"rivet hub until " + expires.encode(), hashlib.sha256).hexdigest()
 
 
 def _cookie(header: str) -> str:

@@ -12,7 +12,9 @@ from fastapi.responses import Response
 from rivet_pipeline.api.hub.charts import COLOURS, shares, year_of_days
 from rivet_pipeline.api.hub.pages import FromHub, HubRoute
 from rivet_pipeline.api.hub.sign_in import ROOT
+from rivet_pipeline.api.models import Words
 from rivet_pipeline.db.inspection import rows_held
+from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.retrieval.conversation import list_conversations
 from rivet_pipeline.retrieval.timeline import (
@@ -28,6 +30,9 @@ from rivet_pipeline.stages import STAGES, Stage
 router = APIRouter(prefix=ROOT, route_class=HubRoute, include_in_schema=False)
 
 _PAGE = 50
+
+#: So many days away the next day with activity is looked for.
+_REACH = 366
 
 
 def month_of(text: str | None, newest: date) -> date:
@@ -56,7 +61,7 @@ def agents_of(days: list[TimelineDay]) -> list[str]:
 def timeline_page(
     page: FromHub,
     month: Annotated[str | None, Query(max_length=20)] = None,
-    agent: Annotated[str | None, Query(max_length=200)] = None,
+    agent: Annotated[Words | None, Query(max_length=200)] = None,
 ) -> Response:
     """A year at a glance, and one month's days; of all agents or of one."""
     with page.resources.connection() as connection:
@@ -98,6 +103,7 @@ def day_page(text: str, page: FromHub, number: Annotated[int, Query(alias="page"
         found = read_days(connection, day, day)
         made: dict[Stage, int] = {stage: rows_held(connection, stage, [day]).get(day, 0) for stage in STAGES[1:]}
         failures = failures_of(connection, [day])
+        earlier, later = _neighbours(connection, day)
         conversations = list_conversations(connection, day=day, limit=_PAGE + 1, offset=(number - 1) * _PAGE)
     states = found[0].stages if found else {}
     made["messages"] = found[0].messages if found else 0
@@ -105,6 +111,8 @@ def day_page(text: str, page: FromHub, number: Annotated[int, Query(alias="page"
         "day.html",
         section="timeline",
         day=day,
+        earlier=earlier,
+        later=later,
         summary=found[0] if found else None,
         stages=[
             (stage, states.get(stage, StageState()), made.get(stage, 0), _in_dagster(page, stage, day))
@@ -114,6 +122,17 @@ def day_page(text: str, page: FromHub, number: Annotated[int, Query(alias="page"
         conversations=conversations[:_PAGE],
         number=number,
         more=len(conversations) > _PAGE,
+    )
+
+
+def _neighbours(connection: Connection, day: date) -> tuple[date | None, date | None]:
+    """The days with activity next to a day, before and after it, within a year."""
+    reach = timedelta(days=_REACH)
+    first = day - reach if day - date.min > reach else date.min
+    last = day + reach if date.max - day > reach else date.max
+    active = active_days(connection, first, last)
+    return max((one for one in active if one < day), default=None), min(
+        (one for one in active if one > day), default=None
     )
 
 

@@ -25,6 +25,11 @@ class Clock:
         here = self.local(moment)
         return self._time(moment, f"{here.day} {here:%b %Y, %H:%M} {here.tzname()}")
 
+    def date(self, moment: datetime) -> Markup:
+        """The day alone: `9 Sep 2026`."""
+        here = self.local(moment)
+        return self._time(moment, f"{here.day} {here:%b %Y}")
+
     def minute(self, moment: datetime) -> Markup:
         """Time and zone: `08:17 CEST`."""
         here = self.local(moment)
@@ -48,6 +53,11 @@ class Clock:
 def long_day(day: date) -> str:
     """`Tuesday, 29 September 2026`."""
     return f"{day:%A}, {day.day} {day:%B %Y}"
+
+
+def short_day(day: date) -> str:
+    """`29 Sep`."""
+    return f"{day.day} {day:%b}"
 
 
 def ago(moment: datetime, now: datetime) -> str:

@@ -9,6 +9,7 @@ from fastapi.responses import Response
 
 from rivet_pipeline.api.hub.pages import FromHub, HubRoute
 from rivet_pipeline.api.hub.sign_in import ROOT
+from rivet_pipeline.api.models import Words
 from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.wiki.read import list_topics, read_gaps, read_history, read_topic, recent_changes
 from rivet_pipeline.wiki.search import search_topics
@@ -21,7 +22,7 @@ _PAGE = 60
 @router.get("")
 def wiki_page(
     page: FromHub,
-    q: Annotated[str, Query(max_length=1000)] = "",
+    q: Annotated[Words, Query(max_length=1000)] = "",
     number: Annotated[int, Query(alias="page", ge=1, le=10_000)] = 1,
 ) -> Response:
     """All pages, or those that a search finds; what changed last; what is missing."""

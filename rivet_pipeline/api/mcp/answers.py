@@ -108,9 +108,18 @@ def _invalid(tool: Tool, error: ValidationError) -> str:
     return f"{tool.name} was not called: {listed}. Correct that and call again; the arguments are {known}."
 
 
+_NO_ID = "is no id; one looks like 0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49, and answers give them whole"
+_WORDS = {
+    "extra_forbidden": "there is no such argument",
+    "missing": "is required",
+    "uuid_parsing": _NO_ID,
+    "uuid_type": _NO_ID,
+    "uuid_version": _NO_ID,
+}
+
+
 def _problem(item: Mapping[str, Any]) -> str:
-    words = {"extra_forbidden": "there is no such argument", "missing": "is required"}
-    text = words.get(item["type"], str(item["msg"]).removeprefix("Value error, "))
+    text = _WORDS.get(item["type"], str(item["msg"]).removeprefix("Value error, "))
     return f"{_path(item['loc'])}: {text}"
 
 

@@ -74,9 +74,15 @@ def clients(settings: Settings, *, platform: str = sys.platform) -> dict[str, Mc
 def server_environment(client: McpClient, settings: Settings, *, write: bool) -> dict[str, str]:
     """The variables that a client must set for our server, because it may not pass on those of a shell.
 
-    Never an address of a database: it may hold a password.
+    Where the store is, in which zone times are read and shown, and which model turns a query into a vector. Never an
+    address of a database or a key, and no address that holds a password.
     """
     environment = {}
+    if settings.timezone != "UTC":
+        environment["RIVETOS_TIMEZONE"] = settings.timezone
+    if settings.embed_url and settings.embed_model and "@" not in settings.embed_url:
+        environment["RIVETOS_EMBED_URL"] = settings.embed_url
+        environment["RIVETOS_EMBED_MODEL"] = settings.embed_model
     if settings.home != Path("~/.rivetos").expanduser():
         environment["RIVETOS_HOME"] = str(settings.home)
     if write:

@@ -11,6 +11,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from rivet_pipeline.models.tokens import BYTES_PER_TOKEN, byte_tokens
+from rivet_pipeline.retrieval.quoting import HIDDEN
 from rivet_pipeline.shortening import one_line
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -32,12 +33,16 @@ def _beginning(text: str, limit: int) -> str:
 
 def label(text: str | None, limit: int = 80) -> str:
     """A name out of a transcript (a title, a key, a tool) on one line, cut, with nothing that Markdown acts on."""
-    return one_line(_CONTROLS.sub(" ", text or "").replace("`", "'"), limit)
+    return one_line(_CONTROLS.sub(" ", HIDDEN.sub("", text or "")).replace("`", "'"), limit)
 
 
 def quote(text: str) -> str:
-    """Words of a transcript as a quotation, so that nothing in them can be taken for a part of the answer."""
-    lines = _CONTROLS.sub("", re.sub("\r\n?|[\u2028\u2029]", "\n", text)).strip("\n").split("\n")
+    """Words of a transcript as a quotation, so that nothing in them can be taken for a part of the answer.
+
+    Marks that hide or reorder what is written are left out: an agent reads them, and no person sees them.
+    """
+    shown = HIDDEN.sub("", re.sub("\r\n?|[\u2028\u2029]", "\n", text))
+    lines = _CONTROLS.sub("", shown).strip("\n").split("\n")
     return "\n".join(f"> {line}".rstrip() for line in lines)
 
 

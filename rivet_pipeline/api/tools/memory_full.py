@@ -89,7 +89,9 @@ def full_payload_text(payload: FullPayload, *, max_tokens: int | None = None) ->
     outcome = _OUTCOMES[payload.status].format(
         file=file, path=path, host=payload.host or "this machine's name was not noted", problem=payload.problem
     )
-    heading = f"Message {message.id}, {message.agent}/{message.role}{tool}, in {label(message.session_key, 200)}"
+    heading = (
+        f"Message {message.id}, {label(message.agent, 60)}/{message.role}{tool}, in {label(message.session_key, 200)}"
+    )
     top = f"{heading}\n{outcome}"
     sections = payload.sections if max_tokens is None else _within(payload.sections, max_tokens - byte_tokens(top))
     return "\n\n".join([top, *(_section_text(section) for section in sections)])

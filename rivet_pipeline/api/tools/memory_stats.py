@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.tools.budget import Page, count, label, when
-from rivet_pipeline.api.tools.reading import describe, next_steps
+from rivet_pipeline.api.tools.reading import describe, next_steps, words_of
 from rivet_pipeline.api.tools.surface import DEFAULT_TOKENS, Arguments, MaxTokens, OptionalFilter, Tool, register
 from rivet_pipeline.retrieval.stats import collect_stats
 from rivet_pipeline.retrieval.types import Stats
@@ -57,6 +57,10 @@ def stats_text(stats: Stats, resources: Resources, arguments: StatsArguments) ->
     return page.text()
 
 
+#: Figures that stand under names out of transcripts.
+_BY_NAME = frozenset({"by_agent", "top_tools"})
+
+
 def _headline(stats: Stats, resources: Resources, agent: str | None) -> str:
     totals: dict[str, Any] = stats.figures.get("totals", {})
     whose = f" of {label(agent, 60)}" if agent else ""
@@ -75,9 +79,9 @@ def _figure(name: str, value: Any, resources: Resources) -> str:
     if name == "recent_sessions":
         return "\n".join([title, *(_session(row, resources) for row in value)])
     if isinstance(value, dict):
-        lines = [
-            f"- {label(str(key).replace('_', ' '), 60)}: {describe(item, resources)}" for key, item in value.items()
-        ]
+        # The name of an agent or of a tool is what a filter takes: it stays as it is.
+        said = str if name in _BY_NAME else words_of
+        lines = [f"- {label(said(key), 60)}: {describe(item, resources)}" for key, item in value.items()]
     elif isinstance(value, list):
         lines = [f"- {describe(item, resources)}" for item in value]
     else:

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.tag_answers import read_states
-from rivet_pipeline.api.tools.budget import clip_tokens
+from rivet_pipeline.api.tools.budget import clip_tokens, count, label, quote
 from rivet_pipeline.api.tools.surface import (
     DEFAULT_TOKENS,
     Arguments,
@@ -156,15 +156,17 @@ def _pending(connection: Connection, arguments: TagsArguments, by: str) -> str:
 
 def _session_text(session: PendingSession) -> str:
     hours = session.age_seconds / 3600
-    age = f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.0f} hours"
-    lines = [f"{session.session_key} ({session.agent}), waiting for {age}: {session.title or 'no title'}"]
+    age = count(round(hours / 24), "day") if hours >= 48 else count(round(hours), "hour")
+    since = f"waiting for {age}" if hours >= 1 else "new"
+    who = f"{label(session.session_key, 200)} ({label(session.agent, 60)})"
+    lines = [f"{who}, {since}: {label(session.title) or 'no title'}"]
     if session.excerpt:
-        lines.append(f"  {session.excerpt}")
+        lines.append(quote(session.excerpt))
     if session.accepted:
         lines.append(f"  accepted: {', '.join(session.accepted)}")
     for tag in session.tags:
         what = "take off " if tag.removal else ""
-        more = f" and {len(tag.rows) - 1} summaries" if len(tag.rows) > 1 else ""
+        more = f" and {count(len(tag.rows) - 1, 'summary')}" if len(tag.rows) > 1 else ""
         lines.append(f"  - {what}{_tag_text(tag.rows[0])}{more}")
         lines += [f"      also {row.id} (revision {row.revision})" for row in tag.rows[1:]]
     return "\n".join(lines)
@@ -173,7 +175,7 @@ def _session_text(session: PendingSession) -> str:
 def _tag_text(tag: Tag) -> str:
     confidence = "" if tag.confidence is None else f" {tag.confidence:.2f}"
     reason = tag.removal_reason if tag.removal == "suggested" else tag.reason
-    told = f": {reason}" if reason else ""
+    told = f": {label(reason, 400)}" if reason else ""
     return f"{tag.literal} [{tag.status}/{tag.source}]{confidence}{told} (id {tag.id}, revision {tag.revision})"
 
 
@@ -202,7 +204,7 @@ def _lookup(connection: Connection, arguments: TagsArguments, by: str) -> str:
     lines = []
     for key, tags in sessions.items():
         told = [f"{tag.literal}{'' if tag.status == 'accepted' else '?'}" for tag in tags]
-        lines.append(f"{key}: {', '.join(told) or 'no tags'}")
+        lines.append(f"{label(key, 200)}: {', '.join(told) or 'no tags'}")
     return "\n".join(lines)
 
 
@@ -213,8 +215,8 @@ def _taxonomy(connection: Connection, arguments: TagsArguments, by: str) -> str:
     lines = []
     for one in values:
         alias = f", alias of {one.alias_of}" if one.alias_of else ""
-        about = f": {one.description}" if one.description else ""
-        lines.append(f"{one.key}:{one.value} [{one.status}{alias}] {one.uses} conversations{about}")
+        about = f": {label(one.description, 400)}" if one.description else ""
+        lines.append(f"{one.key}:{one.value} [{one.status}{alias}] {count(one.uses, 'conversation')}{about}")
     return _lines(lines, "The vocabulary is empty.")
 
 

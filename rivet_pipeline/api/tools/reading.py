@@ -130,10 +130,18 @@ def read_seen(cursor: str | None, listing: bytes) -> frozenset[bytes]:
     return frozenset(raw[place : place + 4] for place in range(4, len(raw), 4))
 
 
+def words_of(name: object) -> str:
+    """The name of a figure in words."""
+    return str(name).replace("_", " ")
+
+
 def describe(value: Any, resources: Resources) -> str:
     """A figure on one line: numbers grouped, times in the zone, what a mapping or a list holds after one another."""
     if isinstance(value, dict):
-        return ", ".join(f"{label(str(key), 60)} {describe(item, resources)}" for key, item in value.items()) or "none"
+        return (
+            ", ".join(f"{label(words_of(key), 60)} {describe(item, resources)}" for key, item in value.items())
+            or "none"
+        )
     if isinstance(value, list | tuple):
         return "; ".join(describe(item, resources) for item in value) or "none"
     if isinstance(value, datetime):

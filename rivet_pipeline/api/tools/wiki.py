@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.models import Filled
-from rivet_pipeline.api.tools.budget import clip_tokens
+from rivet_pipeline.api.tools.budget import clip_tokens, label, quote
 from rivet_pipeline.api.tools.reading import Query
 from rivet_pipeline.api.tools.surface import (
     DEFAULT_TOKENS,
@@ -64,7 +64,7 @@ def _search(resources: Resources, arguments: WikiSearchArguments) -> str:
     lines = [] if found.degraded is None else [f"[words alone: {found.degraded}]"]
     for hit in found.hits:
         verified = f", verified {hit.latest_at:%Y-%m-%d}" if hit.latest_at else ""
-        lines.append(f"{hit.title} (slug {hit.slug}{verified})\n{hit.excerpt}")
+        lines.append(f"{label(hit.title)} (slug {hit.slug}{verified})\n{quote(hit.excerpt)}")
     return clip_tokens("\n\n".join([*lines, "wiki_read gives a whole page by its slug."]), arguments.max_tokens)
 
 

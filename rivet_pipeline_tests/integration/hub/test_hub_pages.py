@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from pydantic import SecretStr
 
 from rivet_pipeline.api.attempts import MOST_GUESSES, SECONDS_A_GUESS
-from rivet_pipeline.api.hub.sign_in import COOKIE
+from rivet_pipeline.api.hub.sign_in import COOKIE, issue
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.settings import Settings
@@ -22,8 +24,9 @@ TOKEN = "a-long-random-text-é"
 
 
 @pytest.fixture(scope="module")
-def closed_base(store_url: str, store: HubStore) -> Iterator[str]:
-    with running_api(Settings(api_token=SecretStr(TOKEN)), store_url) as address:
+def closed_base(store_url: str, store: HubStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home = tmp_path_factory.mktemp("closed")
+    with running_api(Settings(home=home, api_token=SecretStr(TOKEN)), store_url) as address:
         yield address
 
 
@@ -451,8 +454,25 @@ def test_nothing_but_the_sign_in_page_is_open(stranger: httpx.Client, store: Hub
     assert stranger.get("/hubris").status_code == 401
 
 
-def test_the_token_may_be_guessed_only_so_often(store_url: str, store: HubStore) -> None:
-    closed = Settings(api_token=SecretStr(TOKEN))
+def test_a_cookie_is_no_way_to_guess_the_token(stranger: httpx.Client) -> None:
+    for key in (TOKEN.encode(), b""):
+        forged = {"Cookie": f"{COOKIE}={issue(key, time.time())}"}
+        assert stranger.get("/hub/health", headers=forged).status_code == 303
+
+
+def test_a_browser_stays_signed_in_over_a_restart(store_url: str, store: HubStore, tmp_path: Path) -> None:
+    closed = Settings(home=tmp_path, api_token=SecretStr(TOKEN))
+    with running_api(closed, store_url) as address, httpx.Client(base_url=address, timeout=30) as opened:
+        opened.post("/hub/sign-in", data={"form_token": form_token(page(opened, "/hub/sign-in")), "token": TOKEN})
+        cookie = {"Cookie": f"{COOKIE}={opened.cookies[COOKIE]}"}
+    with running_api(closed, store_url) as address:
+        assert httpx.get(f"{address}/hub/health", headers=cookie, timeout=30).status_code == 200
+    with running_api(closed.model_copy(update={"api_token": SecretStr("another")}), store_url) as address:
+        assert httpx.get(f"{address}/hub/health", headers=cookie, timeout=30).status_code == 303
+
+
+def test_the_token_may_be_guessed_only_so_often(store_url: str, store: HubStore, tmp_path: Path) -> None:
+    closed = Settings(home=tmp_path, api_token=SecretStr(TOKEN))
     with running_api(closed, store_url) as address, httpx.Client(base_url=address, timeout=30) as opened:
         read = page(opened, "/hub/sign-in")
         sent = {"form_token": form_token(read)}
@@ -496,3 +516,29 @@ def test_a_store_that_is_away_is_a_page_that_says_so(server: EmbeddedServer, dat
         assert "The database can not be reached" in answer.text
         assert answer.headers["retry-after"] == "5"
         admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/hub?q={}", "/hub?q=a&agent={}", "/hub?agent={}", "/hub?tag={}", "/hub?q=a&tag={}", "/hub?window={}", "/hub/c/{}",
+     "/hub/s/{}", "/hub/m/{}", "/hub/m/{}/text", "/hub/wiki?q={}", "/hub/wiki?page={}", "/hub/wiki/{}",
+     "/hub/wiki/{}/history", "/hub/timeline?month={}", "/hub/timeline?agent={}", "/hub/day/{}",
+     "/hub/day/2026-03-02?page={}", "/hub/review?done={}", "/hub/sign-in?next={}", "/hub/static/{}"],
+)  # fmt: skip
+def test_no_address_can_bring_a_page_down(client: httpx.Client, path: str) -> None:
+    for value in ("%00", "a%00b", "%ED%A0%80", str(2**63), "-1", "%25", "%0D%0AX:y", "a" * 3000):
+        assert client.get(path.format(value)).status_code < 500, value
+
+
+def test_filters_hold_without_words_too(client: httpx.Client, store: HubStore) -> None:
+    def listed(query: str) -> set[str]:
+        links = page(client, f"/hub?{query}").values("a", "href")
+        return {link.removeprefix("/hub/c/") for link in links if link.startswith("/hub/c/")}
+
+    whole = listed("")
+    assert str(store.plain) in whole
+    assert listed("window=yesterday") == set()
+    assert "No conversation is within these filters" in page(client, "/hub?tag=project:nowhere").words
+    assert "The memory is empty" not in page(client, "/hub?agent=nobody").words
+    assert client.get("/hub?tag=no-tag").status_code == 400
+    assert client.get("/hub?window=soon").status_code == 400

@@ -19,7 +19,9 @@
     if (!item) return;
     current()?.classList.remove("current");
     item.classList.add("current");
-    const opener = item.querySelector("[data-focus], [data-open], a, summary, button");
+    // What Enter opens comes before what merely stands further up.
+    const opener = item.querySelector("[data-focus]") ?? item.querySelector("[data-open]")
+      ?? item.querySelector("a, summary, button");
     (opener ?? item).focus({ preventScroll: true });
     item.scrollIntoView({ block: "nearest" });
   };

@@ -5,13 +5,14 @@
 -- The chunks of the owners whose `seq` is in [number * 16384, (number + 1) * 16384), by seq and chunk. `offsets` has for
 -- each chunk what its owner's seq is above number * 16384, in two bytes, the low one first; `codes` has its bits, the
 -- first dimension's the highest of its byte, set where the unit vector's component is above that of the model's centre.
--- Never changed: another version has another id, so an id names what a process has read under it. A range without
--- vectors has no piece.
+-- Never changed: another version has another id and token. A range without vectors has no piece.
 CREATE TABLE ros_vector_pieces (
     id        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     model_id  integer NOT NULL REFERENCES ros_embedding_models (id) ON DELETE CASCADE,
     source    text NOT NULL CHECK (source IN ('message', 'summary')),
     number    integer NOT NULL CHECK (number >= 0),
+    -- Names the content for a process that keeps it: numbers begin again when a store is restored.
+    token     uuid NOT NULL DEFAULT gen_random_uuid(),
     rows      integer NOT NULL CHECK (rows > 0),
     offsets   bytea NOT NULL CHECK (octet_length(offsets) = 2 * rows),
     codes     bytea NOT NULL CHECK (octet_length(codes) % rows = 0),

@@ -126,6 +126,18 @@ class Corpus:
         order = places[np.argsort(keys[places], kind="stable")]
         return keys[order], order
 
+    def known(self, source: Source) -> Array:
+        """A flag for each sequence number of a table, up to the highest here: whether its row is a document."""
+        kept = self.kept.get(source)
+        if kept is None:
+            part = slice(0, self.messages) if source == "message" else slice(self.messages, None)
+            numbers = self.documents.seq[part]
+            kept = np.zeros(int(numbers.max(initial=0)) + 1, dtype=bool)
+            kept[numbers] = True
+            self.kept[source] = kept
+        known: Array = kept
+        return known
+
     def places(self, keys: Array) -> Array:
         """Where the rows of the given keys (a summary's sequence number is negative) stand; -1: nowhere."""
         ordered, order = self._order

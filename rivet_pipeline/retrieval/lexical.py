@@ -8,10 +8,10 @@ literal. A run of CJK characters in a query is asked for by its neighbouring pai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 import numpy as np
 from psycopg import sql
@@ -204,12 +204,13 @@ class TextSearch:
     def _shown(self) -> Array:
         return visible(self._field, self._request, self._asked, self._state.noise)
 
-    def within(self) -> Array | None:
-        """The keys of the rows within the filters, with words or without, as far as the columns tell: never too few.
+    def within(self) -> Callable[[Source], Array] | None:
+        """By source a flag for each number: whether the columns know no reason to leave the row out, so never too few.
 
+        Rows of which they know nothing, because they hold no word, have the flag too, and so have numbers beyond it.
         None when there are rows that neither the index has nor this process.
         """
-        return None if self._state.is_behind else self._field.keys(np.flatnonzero(self._shown))
+        return None if self._state.is_behind else partial(self._field.numbers, self._shown)
 
     def best(self, extra: Sequence[Key] = ()) -> TextScores:
         """The best rows that the filters let through, the `extra` ones, and what else `TextScores` has of them."""

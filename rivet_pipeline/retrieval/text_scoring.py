@@ -14,7 +14,7 @@ import numpy as np
 from rivet_pipeline.retrieval.index_cache import Corpus, LiveRows
 from rivet_pipeline.retrieval.postings import EMPTY, FAINT, HIDDEN, ROLES, Array, Documents, Postings
 from rivet_pipeline.retrieval.scoring import Profile, idf
-from rivet_pipeline.retrieval.types import SearchRequest
+from rivet_pipeline.retrieval.types import SearchRequest, Source
 
 #: An age is cut at so many days, where the temporal part is 0 anyway.
 _OLDEST_DAYS = 10_000
@@ -176,6 +176,17 @@ class Field:
             lambda places: np.where(places < self.corpus.messages, 1, -1) * self.corpus.documents.seq[places],
             lambda places: np.where(self.live.messages[places], 1, -1) * self.live.documents.seq[places],
         )
+
+    def numbers(self, shown: Array, source: Source) -> Array:
+        """A flag for each sequence number of a table: whether its row is `shown` (by position) or not known here."""
+        known = self.corpus.known(source)
+        live = self.live.documents.seq[self.live.alive & (self.live.messages == (source == "message"))]
+        asked = np.ones(max(len(known), int(live.max(initial=0)) + 1), dtype=bool)
+        asked[: len(known)] = ~known
+        asked[live] = False
+        keys = self.keys(np.flatnonzero(shown))
+        asked[keys[keys > 0] if source == "message" else -keys[keys < 0]] = True
+        return asked
 
     def times(self, positions: Array) -> Array:
         """The rows' times in seconds since 1970."""

@@ -91,15 +91,15 @@ def nearest(
     *,
     wanted: int,
     meanwhile: Callable[[], None] | None = None,
-    within: Callable[[], Array | None] | None = None,
+    within: Callable[[], Callable[[Source], Array] | None] | None = None,
 ) -> Nearest:
     """The rows whose best chunk lies nearest: `wanted` messages, half as many summaries (`request.limit` at least).
 
     Only rows within the request's filters, and all of them when fewer exist. The index is walked in order until enough
     rows pass the filters; a scope that is small, or in which the walk gave up, is compared exactly. `meanwhile` is
-    called once, while the store looks; it must not use the connection. `within` is asked after it, for the keys of the
-    rows within the filters (`TextSearch.within`): codes then choose what is compared exactly, and nothing is walked.
-    Runs in a transaction, under `tune_session`.
+    called once, while the store looks; it must not use the connection. `within` is asked after it, for the rows
+    within the filters (`TextSearch.within`): codes then choose what is compared exactly, and nothing is walked. Runs in
+    a transaction, under `tune_session`.
     """
     refused = refuse_vector(model, vector)
     if refused is not None:
@@ -139,17 +139,17 @@ def _by_codes(
     model: ServingModel,
     vector: NDArray[np.float32],
     request: SearchRequest,
-    keys: Array | None,
+    within: Callable[[Source], Array] | None,
     wanted_of: dict[Source, int],
 ) -> tuple[dict[Key, float], dict[Source, int]]:
     """The nearest rows by source as far as codes choose them well, and what is still wanted of the other sources.
 
-    `keys` are the rows within the filters, or a few too many of them.
+    `within` has a flag by number for the rows within the filters, or a few too many of them; None: not known.
     """
     found: dict[Key, float] = {}
     left: dict[Source, int] = {}
     for source, wanted in wanted_of.items():
-        rows = None if keys is None else _given(connection, source, model, vector, request, wanted, keys)
+        rows = None if within is None else _given(connection, source, model, vector, request, wanted, within)
         if rows is None:
             left[source] = wanted
         else:
@@ -164,20 +164,22 @@ def _given(
     vector: NDArray[np.float32],
     request: SearchRequest,
     wanted: int,
-    keys: Array,
+    within: Callable[[Source], Array],
 ) -> list[DictRow] | None:
-    codes = CODES.codes(connection, model.id, model.dimensions, source)
-    if codes is None:
+    ready = CODES.codes(connection, model.id, model.dimensions, source)
+    if ready is None:
         return None
-    numbers = keys[keys > 0] if source == "message" else -keys[keys < 0]
-    unit = vector / np.float32(np.linalg.norm(vector))
-    chosen, is_all = codes.choose(numbers, unit, _CHOSEN_PER_ROW * wanted)
+    unit = vector.astype(np.float64) / np.linalg.norm(vector.astype(np.float64))
+    chosen, is_all = ready.codes.choose(within(source), unit.astype(np.float32), _CHOSEN_PER_ROW * wanted)
+    if not len(chosen) and not ready.changed:
+        return []
     rows = connection.execute(
         _statement("nearest_given", source, model),
         filter_values(request)
         | {"vector": vector_text(vector), "rows": number_array(chosen.tolist()), "wanted": wanted},
     ).fetchall()
-    if rows and rows[0]["newest"] != max(codes.pieces, default=None):
+    # Another piece than those that were read may have taken changes in, which were then not compared.
+    if not rows or rows[0]["newest"] != ready.newest:
         return None
     return rows if is_all or len(rows) == wanted else None
 

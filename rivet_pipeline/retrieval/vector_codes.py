@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ _WORD_BITS, _WORD_BYTES = 64, 8
 class Codes:
     """The codes of one model's vectors of one table, a chunk each: `owners` ascend, `words` has a line for 64 bits."""
 
-    pieces: tuple[int, ...]
+    pieces: tuple[str, ...]
     starts: tuple[int, ...]
     owners: Array
     words: Array
@@ -56,7 +56,7 @@ class Codes:
     @classmethod
     def join(
         cls,
-        pieces: tuple[int, ...],
+        pieces: tuple[str, ...],
         parts: Sequence[tuple[Array, Array]],
         words: int,
         centre: NDArray[np.float32],
@@ -70,12 +70,14 @@ class Codes:
             centre,
         )
 
-    def choose(self, rows: Array, query: NDArray[np.float32], count: int) -> tuple[Array, bool]:
-        """Of the rows with the given numbers those of the `count` chunks that are likely the nearest.
+    def choose(self, asked: Array, query: NDArray[np.float32], count: int) -> tuple[Array, bool]:
+        """Of the rows whose numbers are `asked` for (a flag by number) those of the `count` chunks likely the nearest.
 
-        `query` is a unit vector of the model. True: these are all the rows with a vector.
+        A number beyond the flags is asked for. `query` is a unit vector of the model. True: these are all the rows with
+        a vector.
         """
-        among = self._places(rows)
+        beyond = int(np.searchsorted(self.owners, len(asked)))
+        among = np.concatenate([np.flatnonzero(asked[self.owners[:beyond]]), np.arange(beyond, len(self.owners))])
         if len(among) <= count:
             return np.unique(self.owners[among]), True
         among = self._nearest(among, query, max(_NEAR, count))
@@ -98,14 +100,6 @@ class Codes:
         cosines: Array = (float(query @ self.centre) + apart * sums(query)) / np.sqrt(np.maximum(lengths, 1e-9))
         return cosines
 
-    def _places(self, rows: Array) -> Array:
-        """Where the chunks of the given rows stand."""
-        if not len(rows) or not len(self.owners):
-            return np.empty(0, dtype=np.int64)
-        asked = np.zeros(int(self.owners[-1]) + 1, dtype=bool)
-        asked[rows[rows < len(asked)]] = True
-        return np.flatnonzero(asked[self.owners])
-
     def _nearest(self, among: Array, query: NDArray[np.float32], count: int) -> Array:
         if len(among) <= count:
             return among
@@ -113,10 +107,13 @@ class Codes:
         apart = np.zeros(len(among), dtype=np.int16)
         for line, word in zip(self.words, wanted, strict=True):
             apart += np.bitwise_count(line[among] ^ word)
-        # With all of those that lie as far as the last one.
+        # With those that lie as far as the last one, unless they are very many.
         last = np.searchsorted(np.cumsum(np.bincount(apart)), count)
-        nearest: Array = among[apart <= last]
-        return nearest
+        nearest = np.flatnonzero(apart <= last)
+        if len(nearest) > 2 * count:
+            nearest = np.sort(nearest[_highest(-apart[nearest], count)])
+        found: Array = among[nearest]
+        return found
 
 
 def _padded(query: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -130,14 +127,23 @@ def _highest(values: Array, count: int) -> Array:
     return np.argpartition(values, len(values) - count)[len(values) - count :]
 
 
+class Ready(NamedTuple):
+    """Codes in force, how many noted changes stand beside them, and their newest piece, if any."""
+
+    codes: Codes
+    changed: int
+    newest: int | None
+
+
 class CodeCache:
     """The codes that this process has read, for whatever databases it searches. One copy serves all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
         self._kept: OrderedDict[tuple[Any, ...], Codes] = OrderedDict()
 
-    def codes(self, connection: Connection, model: int, dimensions: int, source: Source) -> Codes | None:
+    def codes(self, connection: Connection, model: int, dimensions: int, source: Source) -> Ready | None:
         """What is in force; None when the graph must be walked: not coded, too many changes, or too many codes."""
         state = connection.execute(
             statement("vector_state"), {"model": model, "source": source, "most": MOST_CHANGED + 1}
@@ -150,19 +156,33 @@ class CodeCache:
         pieces = tuple(state["pieces"])
         info = connection.info
         name = (info.host, info.port, info.dbname, state["database"], model, source)
+        codes = self._known(name, pieces)
+        if codes is None:
+            # One reads, and the others have what it has read.
+            with self._reading:
+                codes = self._known(name, pieces)
+                if codes is None:
+                    centre = np.array(state["centre"], dtype=np.float32)
+                    codes = _read(connection, pieces, words, centre, self._kept.get(name))
+                    self._keep(name, codes)
+        return None if codes is None else Ready(codes, state["changed"], state["newest"])
+
+    def _known(self, name: tuple[Any, ...], pieces: tuple[str, ...]) -> Codes | None:
         with self._lock:
-            former = self._kept.get(name)
-            if former is not None and former.pieces == pieces:
-                self._kept.move_to_end(name)
-                return former
-        made = _read(connection, pieces, words, np.array(state["centre"], dtype=np.float32), former)
-        if made is not None:
-            with self._lock:
-                self._kept[name] = made
-                self._kept.move_to_end(name)
-                while len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
-        return made
+            kept = self._kept.get(name)
+            if kept is None or kept.pieces != pieces:
+                return None
+            self._kept.move_to_end(name)
+            return kept
+
+    def _keep(self, name: tuple[Any, ...], codes: Codes | None) -> None:
+        if codes is None:
+            return
+        with self._lock:
+            self._kept[name] = codes
+            self._kept.move_to_end(name)
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
 
 
 #: The one of this process.
@@ -171,13 +191,13 @@ CACHE = CodeCache()
 
 def _read(
     connection: Connection,
-    pieces: tuple[int, ...],
+    pieces: tuple[str, ...],
     words: int,
     centre: NDArray[np.float32],
     former: Codes | None,
 ) -> Codes | None:
     """The codes of the given pieces, as far as they are known from `former`; None when one is no longer there."""
-    parts: dict[int, tuple[Array, Array]] = {}
+    parts: dict[str, tuple[Array, Array]] = {}
     if former is not None:
         for number, piece in enumerate(former.pieces):
             part = slice(former.starts[number], former.starts[number + 1])
@@ -185,12 +205,14 @@ def _read(
     missing = [piece for piece in pieces if piece not in parts]
     if missing:
         rows = connection.execute(
-            "SELECT id, number, offsets, codes FROM ros_vector_pieces WHERE id = ANY (%s)", [missing], binary=True
+            "SELECT token::text, number, offsets, codes FROM ros_vector_pieces WHERE token = ANY (%s::uuid[])",
+            [missing],
+            binary=True,
         ).fetchall()
         if len(rows) < len(missing):
             return None
         for row in rows:
-            parts[row["id"]] = unpack_piece(row["number"], row["offsets"], row["codes"], words)
+            parts[row["token"]] = unpack_piece(row["number"], row["offsets"], row["codes"], words)
     return Codes.join(pieces, [parts[piece] for piece in pieces], words, centre)
 
 

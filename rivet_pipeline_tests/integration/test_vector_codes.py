@@ -154,12 +154,28 @@ def test_without_codes_the_filter_is_walked_or_compared_whole(
     assert min(found) >= nearest_of_all(store, "gale harbour inlet", 60, agent="codex")[-1] - 1e-3
 
 
+def test_rows_without_a_word_are_within_a_filter_too(store: Connection) -> None:
+    conversation = add_conversation(store, agent="gull")
+    for text in ("\U0001f44d", "the", "gale"):
+        add_message(store, text, conversation=conversation, agent="gull", embed=True)
+    refresh_lexicon(store)
+    refresh_vector_pieces(store)
+    found, asked = statements_of(store, "gale", agent="gull", scope="messages")
+    assert asked == {"nearest_given"}
+    assert len(found) == 3
+
+
+def test_a_filter_that_nothing_passes_asks_for_nothing(store: Connection) -> None:
+    _, asked = statements_of(store, "gale", agent="nobody", scope="summaries")
+    assert asked == set()
+
+
 def test_codes_made_anew_during_a_search_are_noticed(store: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = vector_codes.CACHE.codes
 
     def then_refreshed(connection: Connection, *model: Any) -> Any:
         found = codes(connection, *model)
-        if found is not None and len(found.owners):
+        if found is not None and len(found.codes.owners):
             connection.execute(
                 """INSERT INTO ros_vector_pieces (model_id, source, number, rows, offsets, codes)
                    VALUES (1, 'message', 7, 1, '\\x0000', '\\x00')"""
@@ -182,8 +198,8 @@ def test_a_piece_that_is_gone_when_it_is_read_is_noticed(store: Connection, monk
         vector_codes,
         "statement",
         lambda _: (
-            """SELECT true AS coded, '[1]'::halfvec::real[] AS centre, 1 AS database, '{987654321}'::bigint[] AS pieces,
-                            5 AS chunks, 0 AS changed"""
+            """SELECT true AS coded, '[1]'::halfvec::real[] AS centre, 1 AS database,
+                      ARRAY[gen_random_uuid()::text] AS pieces, 5 AS chunks, 0 AS changed, 1 AS newest"""
         ),
     )
     found, asked = statements_of(store, "pier", role="user")

@@ -19,7 +19,14 @@ def codes_of(owners: list[int], vectors: NDArray[np.float32]) -> Codes:
         at = np.flatnonzero(numbers // RANGE == number)
         offsets = (numbers[at] - number * RANGE).astype("<u2").tobytes()
         pieces.append(unpack_piece(number, offsets, np.packbits(units[at] > centre, axis=1).tobytes(), words))
-    return Codes.join(tuple(range(len(pieces))), pieces, words, centre)
+    return Codes.join(tuple(map(str, range(len(pieces)))), pieces, words, centre)
+
+
+def flags(*numbers: int) -> NDArray[np.bool_]:
+    """Which numbers are asked for, up to 50,000."""
+    asked = np.zeros(50_001, dtype=bool)
+    asked[list(numbers)] = True
+    return asked
 
 
 @pytest.fixture
@@ -35,7 +42,7 @@ def test_the_nearest_rows_are_nearly_always_among_the_chosen(
     vectors = (middle + random.standard_normal((20_000, width))).astype(np.float32)
     query = vectors[1_234] + 0.3 * random.standard_normal(width).astype(np.float32)
     codes = codes_of(list(range(1, 20_001)), vectors)
-    chosen, is_all = codes.choose(np.arange(1, 20_001), query / np.linalg.norm(query), 2_000)
+    chosen, is_all = codes.choose(flags(*range(1, 20_001)), query / np.linalg.norm(query), 2_000)
     assert not is_all
     assert len(chosen) == 2_000
     cosines = vectors @ query / np.linalg.norm(vectors, axis=1)
@@ -48,29 +55,51 @@ def test_only_rows_that_are_asked_for_are_chosen(random: np.random.Generator) ->
     vectors = random.standard_normal((5_000, 64)).astype(np.float32)
     owners = list(range(3, 3 + 5_000 * 7, 7))
     codes = codes_of(owners, vectors)
-    asked = np.array([*owners[::2], 1, 2, 10**9])
-    chosen, _ = codes.choose(random.permutation(asked), vectors[0], 100)
+    chosen, _ = codes.choose(flags(*owners[::2], 1, 2), vectors[0], 100)
     assert len(chosen) == 100
     assert set(chosen.tolist()) <= set(owners[::2])
 
 
 def test_few_rows_are_all_chosen_and_rows_without_a_vector_are_not(random: np.random.Generator) -> None:
     codes = codes_of([5, 5, 9, 40_000], random.standard_normal((4, 10)).astype(np.float32))
-    chosen, is_all = codes.choose(np.array([5, 6, 40_000]), np.ones(10, dtype=np.float32), 50)
+    chosen, is_all = codes.choose(flags(5, 6, 40_000), np.ones(10, dtype=np.float32), 50)
     assert (chosen.tolist(), is_all) == ([5, 40_000], True)
 
 
 def test_a_row_of_several_chunks_is_chosen_once_by_its_best() -> None:
     vectors = np.array([[-1.0] * 8, [1.0] * 8, [1.0] * 7 + [-1.0], [-1.0] * 7 + [1.0]], dtype=np.float32)
     codes = codes_of([1, 1, 2, 3], vectors)
-    chosen, is_all = codes.choose(np.array([1, 2, 3]), np.ones(8, dtype=np.float32), 2)
+    chosen, is_all = codes.choose(flags(1, 2, 3), np.ones(8, dtype=np.float32), 2)
     assert (chosen.tolist(), is_all) == ([1, 2], False)
 
 
 def test_nothing_is_chosen_of_nothing() -> None:
-    codes = codes_of([], np.empty((0, 64), dtype=np.float32))
-    chosen, is_all = codes.choose(np.array([1, 2]), np.ones(64, dtype=np.float32), 5)
+    query = np.ones(64, dtype=np.float32)
+    chosen, is_all = codes_of([], np.empty((0, 64), dtype=np.float32)).choose(flags(1, 2), query, 5)
     assert (chosen.tolist(), is_all) == ([], True)
-    assert codes_of([4], np.ones((1, 64), dtype=np.float32)).choose(
-        np.array([], dtype=np.int64), np.ones(64, dtype=np.float32), 5
-    )[1]
+    chosen, is_all = codes_of([4], query[None, :]).choose(flags(), query, 5)
+    assert (chosen.tolist(), is_all) == ([], True)
+
+
+def test_numbers_beyond_the_flags_are_asked_for(random: np.random.Generator) -> None:
+    codes = codes_of([3, 4, 7, 60_000], random.standard_normal((4, 64)).astype(np.float32))
+    chosen, _ = codes.choose(flags(4)[:6], np.ones(64, dtype=np.float32), 5)
+    assert chosen.tolist() == [4, 7, 60_000]
+
+
+def test_very_many_equal_codes_are_not_all_compared(
+    random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = []
+    similarities = Codes._similarities
+
+    def counting(self: Codes, among: NDArray[np.int64], query: NDArray[np.float32]) -> NDArray[np.float32]:
+        judged.append(len(among))
+        found: NDArray[np.float32] = similarities(self, among, query)
+        return found
+
+    monkeypatch.setattr(Codes, "_similarities", counting)
+    codes = codes_of(list(range(1, 40_001)), np.tile(random.standard_normal(64).astype(np.float32), (40_000, 1)))
+    chosen, _ = codes.choose(flags(*range(1, 40_001)), np.ones(64, dtype=np.float32), 100)
+    assert len(chosen) == 100
+    assert judged == [8_000]

@@ -179,14 +179,16 @@ class Field:
 
     def numbers(self, shown: Array, source: Source) -> Array:
         """A flag for each sequence number of a table: whether its row is `shown` (by position) or not known here."""
-        known = self.corpus.known(source)
-        live = self.live.documents.seq[self.live.alive & (self.live.messages == (source == "message"))]
-        asked = np.ones(max(len(known), int(live.max(initial=0)) + 1), dtype=bool)
-        asked[: len(known)] = ~known
-        asked[live] = False
-        keys = self.keys(np.flatnonzero(shown))
-        asked[keys[keys > 0] if source == "message" else -keys[keys < 0]] = True
-        return asked
+        corpus, rows = self.corpus, self.live
+        part = slice(0, corpus.messages) if source == "message" else slice(corpus.messages, len(corpus))
+        live = rows.alive & (rows.messages == (source == "message"))
+        known = corpus.known(source)
+        flags = np.ones(max(len(known), int(rows.documents.seq[live].max(initial=0)) + 1), dtype=bool)
+        np.logical_not(known, out=flags[: len(known)])
+        flags[rows.documents.seq[live]] = False
+        flags[corpus.documents.seq[part][shown[part]]] = True
+        flags[rows.documents.seq[live & shown[len(corpus) :]]] = True
+        return flags
 
     def times(self, positions: Array) -> Array:
         """The rows' times in seconds since 1970."""

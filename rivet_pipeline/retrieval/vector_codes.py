@@ -37,8 +37,8 @@ _KEPT = 4
 #: Rows with changed vectors that are compared exactly beside the chosen ones; with more of them the graph is walked.
 MOST_CHANGED = 2_000
 
-#: Rows that are compared with the query's components, after bits alone.
-_NEAR = 8_000
+#: Chunks that are compared with the query's components, after bits alone, for each one that is chosen.
+_NEAR_EACH = 20
 
 _WORD_BITS, _WORD_BYTES = 64, 8
 
@@ -80,7 +80,7 @@ class Codes:
         among = np.concatenate([np.flatnonzero(asked[self.owners[:beyond]]), np.arange(beyond, len(self.owners))])
         if len(among) <= count:
             return np.unique(self.owners[among]), True
-        among = self._nearest(among, query, max(_NEAR, count))
+        among = self._nearest(among, query, _NEAR_EACH * count)
         return np.unique(self.owners[among[_highest(self._similarities(among, query), count)]]), False
 
     def _similarities(self, among: Array, query: NDArray[np.float32]) -> Array:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,6 +22,7 @@ from rivet_pipeline.retrieval.types import SearchRequest, Source
 from rivet_pipeline.transcripts.redact_rules import literal_rule
 from rivet_pipeline.transcripts.redact_stored import Who, redact_everywhere
 from rivet_pipeline_tests.integration.memory_rows import NOW, add_conversation, add_message, add_summary, find, ids
+from rivet_pipeline_tests.integration.traffic import Threads
 
 #: Words that the analyser leaves as they are, from common to rare.
 WORDS = ["balok", "tamir", "dunak", "verig", "sohup", "kolim", "parun", "getob", "wimak", "zulod", "fonig", "hirab"]
@@ -404,26 +403,10 @@ def test_a_refresh_that_breaks_off_loses_nothing_and_counts_nothing_twice(
 
 
 @dataclass
-class Traffic:
-    """Threads with a connection each that write, refresh and search at once until all is written."""
+class Traffic(Threads):
+    """Writes, refreshes and searches at once until all is written."""
 
-    url: str
-    stop: threading.Event = field(default_factory=threading.Event)
-    errors: list[BaseException] = field(default_factory=list)
     committed: list[int] = field(default_factory=list)
-
-    def start(self, work: Callable[[Connection], None]) -> threading.Thread:
-        def run() -> None:
-            try:
-                with connect(self.url) as own:
-                    work(own)
-            except BaseException as error:
-                self.errors.append(error)
-                self.stop.set()
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
 
     def write(self, own: Connection) -> None:
         conversation = add_conversation(own)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -28,6 +28,7 @@ from rivet_pipeline_tests.integration.memory_rows import (
     add_vector,
     register_model,
 )
+from rivet_pipeline_tests.integration.traffic import Threads
 
 #: The bits of a vector do not fill its last byte.
 WIDTH = 21
@@ -375,26 +376,11 @@ def test_writers_of_the_same_owner_do_not_wait_for_each_other_nor_for_a_refresh(
     all_coded(connection)
 
 
-class Traffic:
-    """Threads with a connection each that write, refresh and look at once until all is written."""
+@dataclass
+class Traffic(Threads):
+    """Writes, refreshes and looks at once until all is written."""
 
-    def __init__(self, url: str, owners: list[UUID]) -> None:
-        self.url, self.owners = url, owners
-        self.stop = threading.Event()
-        self.errors: list[BaseException] = []
-
-    def start(self, work: Callable[[Connection], None]) -> threading.Thread:
-        def run() -> None:
-            try:
-                with connect(self.url) as own:
-                    work(own)
-            except BaseException as error:
-                self.errors.append(error)
-                self.stop.set()
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
+    owners: list[UUID] = field(default_factory=list)
 
     def write(self, own: Connection) -> None:
         rng = random.Random(4)
@@ -421,7 +407,7 @@ class Traffic:
 
 @pytest.mark.usefixtures("small_ranges")
 def test_refreshes_at_once_lose_nothing_while_others_write(connection: Connection, database_url: str) -> None:
-    traffic = Traffic(database_url, filled(connection, 30))
+    traffic = Traffic(database_url, filled(connection, owners=30))
     threads = [traffic.start(work) for work in (traffic.write, traffic.refresh, traffic.refresh, traffic.look)]
     for thread in threads:
         thread.join(timeout=60)

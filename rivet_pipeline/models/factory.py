@@ -255,7 +255,7 @@ class QueryEmbedder:
     def embed(self, query: str) -> tuple[NDArray[np.float32] | None, str | None]:
         """The query's unit vector and None, or None and the reason why there is none. Failures are not remembered.
 
-        But for those that took long: they are answered with for the next seconds.
+        But for those of the service that took long: they are answered with for the next seconds.
         """
         text = " ".join(query[:MAX_QUERY].split())
         with self._lock:
@@ -284,7 +284,7 @@ class QueryEmbedder:
                 vector: NDArray[np.float32] = self._embedder.embed([text])[0]
                 return vector
             except ModelError as error:
-                if time.monotonic() - began >= _SLOW:
+                if error.cause != "content" and time.monotonic() - began >= _SLOW:
                     self._why, self._rests_until = error.detail, time.monotonic() + _REST
                 raise
         finally:

@@ -72,13 +72,17 @@ def literal_pattern(text: str) -> str:
     place = 0
     while place < len(text):
         run = next((run for run in _RUNS if text[place : place + len(run)].lower() == run), None)
-        if run is not None:
-            parts.append(_run(run))
-            place += len(run)
-        else:
-            parts.append(_one(text[place]))
-            place += 1
+        end = place + (1 if run is None else len(run))
+        part = _one(text[place]) if run is None else _run(run)
+        # The text may end within a sign that stands for several letters.
+        begun = "" if end < len(text) else _begun_by(text[place:].lower())
+        parts.append(f"(?:{part}|[{begun}])" if begun else part)
+        place = end
     return "".join(parts)
+
+
+def _begun_by(letters: str) -> str:
+    return "".join(signs for run, signs in _RUNS.items() if run.startswith(letters) and run != letters)
 
 
 def _run(run: str) -> str:
@@ -96,13 +100,19 @@ def _one(character: str) -> str:
         # A mark that has no letter of its own to join: with or without it.
         return f"{character}?"
     base = _base(character)
-    if _is_plain(base):
+    if _is_plain(base) and not _is_made_of_letters(character):
         return _letter(base, character)
     points = _POINTS if _POINTED.match(character) else ""
     apart = unicodedata.normalize("NFD", character)
     if apart != character:
         return f"(?:{character}|{apart}){points}"
     return f"\\{character}" if character.isascii() and not character.isalnum() else character + points
+
+
+def _is_made_of_letters(character: str) -> bool:
+    """Whether it is a sign of its own (`ª`, `ﬆ`, `ǆ`) and no other form of one letter, as `µ` and the wide ones are."""
+    how, *letters = unicodedata.decomposition(character).split() or [""]
+    return how.startswith("<") and how != "<wide>" and not (how == "<compat>" and len(letters) == 1)
 
 
 def _letter(base: str, also: str = "") -> str:

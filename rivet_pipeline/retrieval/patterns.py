@@ -33,8 +33,9 @@ MAX_PATTERN = 1000
 #: change the grammar.
 _OPTIONS = frozenset("cimnpsw")
 
-#: The parts of an expression: an escaped sign, a list in brackets (in which `\\b` is a backspace everywhere), a sign.
-_PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+\]|.", re.DOTALL)
+#: The parts of an expression: an escaped sign, a list in brackets (in which `\\b` is a backspace everywhere, and which
+#: may hold `[:alpha:]`, `[.hyphen.]` and `[=a=]`), a sign.
+_PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[(?P<kind>[:.=])[^\[]+?(?P=kind)\]|[^\]\\])*+\]|.", re.DOTALL)
 
 #: The bound of a word and what is none, as nearly everybody writes them and as Postgres does. To it `\\b` is a
 #: backspace and `\\B` a backslash, and the answer would be a wrong "nothing".

@@ -17,13 +17,16 @@ from numpy.typing import NDArray
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
 _MONTH += r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
-_DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?\b"
+#: Not the minutes or the hour of a clock (`10:30 June 5`, `May 3 - 10:30`).
+_DAY = r"(?<![0-9]:)(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?\b(?!:[0-9])"
+_THE_DAY = rf"(?:the\s+)?{_DAY}"
 _YEAR = r"(?P<year>(?:19|20)[0-9]{2})\b"
 _ALSO = "and|or|to|until"
 _CLOCK = r"(?:T[0-9:.]+(?:Z|[+-][0-9:]+)?)?"
 _FIRST = r"(?P<first>[0-3]?[0-9])(?:st|nd|rd|th)?"
 _TO = r"(?:\s*[-\u2013]\s*|\s+(?:to|until)\s+"
-_NO_MONTH = rf"(?!\s+(?:of\s+)?{_MONTH.replace('P<month>', ':')})"
+_SOME_MONTH = _MONTH.replace("P<month>", ":")
+_NO_MONTH = rf"(?!\s+(?:of\s+)?{_SOME_MONTH}|\s?[ap]\.?m\b)"
 
 #: The spellings, the most exact first. A month alone must stand behind a word of time (or another date and `and`) and
 #: be written with a capital.
@@ -35,9 +38,9 @@ _SPELLINGS = tuple(
             0,
         ),
         # Two days of one month.
-        (rf"\b{_FIRST}{_TO}|\s+and\s+){_DAY}(?:\s+of)?\s+{_MONTH}(?:,?\s+{_YEAR})?", re.IGNORECASE),
+        (rf"\b{_FIRST}{_TO}|\s+and\s+){_THE_DAY}(?:\s+of)?\s+{_MONTH}(?:,?\s+{_YEAR})?", re.IGNORECASE),
         (
-            rf"\b(?P<between>between\s+)?{_MONTH}\s+{_FIRST}{_TO}|(?(between)\s+and\s+|(?!))){_DAY}{_NO_MONTH}(?:,?\s+{_YEAR})?",
+            rf"\b(?P<between>between\s+)?{_MONTH}\s+{_FIRST}{_TO}|(?(between)\s+and\s+|(?!))){_THE_DAY}{_NO_MONTH}(?:,?\s+{_YEAR})?",
             re.IGNORECASE,
         ),
         (rf"\b{_DAY}(?:\s+of)?\s+{_MONTH}(?:,?\s+{_YEAR})?", re.IGNORECASE),
@@ -61,10 +64,19 @@ _ENDS = re.compile(
 _LOOKED_BACK = 60
 _ENDING_MONTH = re.compile(rf"\b{_MONTH}\s+\Z", re.IGNORECASE)
 _LONE_YEAR = re.compile(rf"\b{_YEAR}")
-_SPAN = re.compile(r"\b(?:between|from)\b", re.IGNORECASE)
+#: The beginning of a time: a day, a month or a year stands behind it (`from Anna` is none).
+_SPAN = re.compile(
+    r"\b(?:between|from)\s+(?:(?:the|early|late|mid|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b[\s,-]*)*"
+    rf"(?:(?:19|20)[0-9]{{2}}\b|{_SOME_MONTH}|[0-3]?[0-9](?:(?:st|nd|rd|th)\b|(?:\s+of)?\s+{_SOME_MONTH}))",
+    re.IGNORECASE,
+)
+_THIS = re.compile(r"\bthis\s+(?:(?:early|late|mid)[\s-]+)?\Z", re.IGNORECASE)
 
 #: Days are those of UTC here and somebody's own in the query; what was said a day aside may be of the same day.
 _ASIDE = timedelta(days=1)
+
+#: Two days without a year, the later one of which is still to come (`from 3 June to 5 June` on 4 June), are so near.
+_A_YEAR, _SOON = timedelta(days=365), timedelta(days=60)
 
 #: Leap years are four years apart, and eight around most turns of a century.
 _LEAP_YEARS_APART = 8
@@ -86,10 +98,10 @@ class Period:
 def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
     """The periods that a query names, a day wider on both sides than they are in UTC; none for most queries.
 
-    A date without a year is that of a year named elsewhere in the query, else the last one that has begun by `now`.
-    Two dates behind `between` or `from` are one period, and so are two days of a month (`3-5 June`). A date that does
-    not exist is none, neither is one to come, at which nothing was said yet, nor one that ends a time without a
-    beginning (`until 3 June`).
+    A date without a year is that of a year named elsewhere in the query, else the last one that has begun by `now`;
+    `this December` is that of this year. Two dates behind `between` or `from` are one period, and so are two days of a
+    month (`3-5 June`); the first says which year. A date that does not exist is none, neither is one to come, at which
+    nothing was said yet, nor one that ends a time without a beginning (`until 3 June`).
     """
     found: list[tuple[int, Period]] = []
     taken = [False] * len(query)
@@ -108,9 +120,18 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
             if found or _SPAN.search(before) or not _is_end(before):
                 found.append((match.start(), period))
     periods = [period for _, period in sorted(found, key=lambda one: one[0])][:_MOST_DATES]
-    if len(periods) == 2 and periods[0].start < periods[1].start and _SPAN.search(query):
-        periods = [Period(periods[0].start, periods[1].end)]
+    if len(periods) == 2 and _SPAN.search(query):
+        periods = _joined(periods[0], periods[1], timedelta() if lone else _A_YEAR)
     return tuple(period for period in periods if period.start <= now)
+
+
+def _joined(first: Period, last: Period, later: timedelta) -> list[Period]:
+    """The time from the first to the last, which without a year may be one `later` than the last that has begun."""
+    if first.start < last.start:
+        return [Period(first.start, last.end)]
+    if first.start < last.start + later < first.start + _SOON:
+        return [Period(first.start, last.end + later)]
+    return [first, last]
 
 
 def _is_no_date(match: re.Match[str], is_further: bool) -> bool:
@@ -131,21 +152,27 @@ def _period(match: re.Match[str], now: datetime, year: int | None) -> Period | N
     day = int(parts["day"]) if parts.get("day") else None
     if parts.get("year"):
         year = int(parts["year"])
-    start = _start(year, month, 1 if day is None else day, now)
-    if start is None:
+    elif parts.get("month") and _THIS.search(match.string, 0, match.start("month")):
+        year = now.year
+    if day is None:
+        start = _start(year, month, 1, 1, now)
+        return None if start is None else Period(start - _ASIDE, (start + timedelta(days=31)).replace(day=1) + _ASIDE)
+    first = int(parts["first"]) if parts.get("first") else day
+    start = _start(year, month, first, day, now)
+    if start is None or (parts.get("first") and first >= day):
         return None
-    if day is not None and parts.get("first"):
-        first = int(parts["first"])
-        return Period(start.replace(day=first) - _ASIDE, start + 2 * _ASIDE) if 0 < first < day else None
-    end = start + timedelta(days=1) if day is not None else (start + timedelta(days=31)).replace(day=1)
-    return Period(start - _ASIDE, end + _ASIDE)
+    return Period(start - _ASIDE, start.replace(day=day) + 2 * _ASIDE)
 
 
-def _start(year: int | None, month: int, day: int, now: datetime) -> datetime | None:
-    """The day in that year, without one in the last year that has it and has come to it; None when there is none."""
+def _start(year: int | None, month: int, first: int, last: int, now: datetime) -> datetime | None:
+    """The first of two days in that year, without one in the last year that has both and has come to the first.
+
+    None when there is none.
+    """
     for one in range(now.year, now.year - _LEAP_YEARS_APART - 1, -1) if year is None else (year,):
         try:
-            start = datetime(one, month, day, tzinfo=UTC)
+            start = datetime(one, month, first, tzinfo=UTC)
+            start.replace(day=last)
         except ValueError:
             continue
         if year is not None or start <= now:

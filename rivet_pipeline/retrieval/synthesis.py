@@ -222,8 +222,8 @@ def checked(text: str, records: dict[str, _Record], model: str) -> Synthesis:
     unknown = [mark for mark in named if mark.lower() not in records and not _is_spoken_of(mark, given)]
     if unknown:
         return Synthesis(model=model, reason=f"the answer cites what was not given to it: #{one_line(unknown[0], 40)}")
-    if not marks and NO_ANSWER in answer.upper():
-        # With marks it says what the records leave open beside what they hold.
+    if NO_ANSWER in answer.upper() and not (marks and _says_more(answer)):
+        # With marks and words of its own it says what the records leave open beside what they hold.
         return Synthesis(model=model, reason="the model finds no answer in what the search found")
     if not marks:
         return Synthesis(model=model, reason="the answer cites nothing, so nobody could check it")
@@ -231,6 +231,11 @@ def checked(text: str, records: dict[str, _Record], model: str) -> Synthesis:
     return Synthesis(answer, [Citation(mark, records[mark].id, records[mark].source) for mark in cited], model)
 
 
+def _says_more(answer: str) -> bool:
+    rest = re.sub(re.escape(NO_ANSWER), "", _BRACKETS.sub("", answer), flags=re.IGNORECASE)
+    return re.search(r"[^\W_]", rest) is not None
+
+
 def _is_spoken_of(mark: str, given: str) -> bool:
     """Whether it can not be a record's mark, and the records themselves speak of it: the number in `[PR #52](…)`."""
-    return _SHAPE.fullmatch(mark.lower()) is None and f"#{mark}" in given
+    return _SHAPE.fullmatch(mark.lower()) is None and re.search(rf"#{re.escape(mark)}(?!\w)", given) is not None

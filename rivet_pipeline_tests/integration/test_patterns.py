@@ -64,6 +64,8 @@ def test_an_expression_is_that_of_the_engine(connection: Connection) -> None:
     assert set(ids(find(connection, r"\Brror [[:digit:]]+\b", mode="regex").hits)) == {first, second, third}
     assert find(connection, r"[\b]error", mode="regex").hits == []
     assert find(connection, r"error\\bx", mode="regex").hits == []
+    for part in ("[:space:]", "[. .]", "[= =]"):
+        assert set(ids(find(connection, rf"\berror[{part}\b]4", mode="regex").hits)) == {first, second, third}
     # What takes other engines minutes.
     assert find(connection, "(a+)+$", mode="regex", agent="nobody").hits == []
     add_message(connection, "a" * 40 + "!")

@@ -324,10 +324,11 @@ class CountingEmbedder:
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.down = False
+        self.failure = ModelError("transient", "timeout", "no answer")
 
     def embed(self, texts: list[str]) -> Vectors:
         if self.down:
-            raise ModelError("transient", "timeout", "no answer")
+            raise self.failure
         self.seen += texts
         return np.ones((len(texts), 2), dtype=np.float32)
 
@@ -359,9 +360,11 @@ class HangingEmbedder(CountingEmbedder):
         super().__init__()
         self.go = threading.Event()
         self.calls = 0
+        self.lock = threading.Lock()
 
     def embed(self, texts: list[str]) -> Vectors:
-        self.calls += 1
+        with self.lock:
+            self.calls += 1
         self.go.wait(10)
         return super().embed(texts)
 
@@ -387,6 +390,16 @@ def test_a_service_that_hangs_is_not_asked_by_everybody(monkeypatch: pytest.Monk
     with monkeypatch.context() as patched:
         patched.setattr(time, "monotonic", lambda: later)
         assert queries.embed("later")[1] is None
+
+
+def test_a_query_that_is_refused_in_its_own_right_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factory, "_SLOW", 0.0)
+    inner = CountingEmbedder()
+    inner.down, inner.failure = True, ModelError("content", "too-large", "input is too large")
+    queries = QueryEmbedder(inner)  # type: ignore[arg-type]
+    assert queries.embed("long")[1] == "too-large: input is too large"
+    inner.down = False
+    assert queries.embed("short")[1] is None
 
 
 def test_a_token_command_is_asked_again_when_the_server_refuses(tmp_path: Path) -> None:

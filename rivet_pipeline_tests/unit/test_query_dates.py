@@ -15,12 +15,12 @@ NOW = datetime(2026, 3, 10, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def days(query: str) -> list[tuple[str, str]]:
+def days(query: str, now: datetime = NOW) -> list[tuple[str, str]]:
     """First and last day of each period, without the day of slack on both sides."""
     aside = timedelta(days=1)
     return [
         ((one.start + aside).date().isoformat(), (one.end - 2 * aside).date().isoformat())
-        for one in named_periods(query, NOW)
+        for one in named_periods(query, now)
     ]
 
 
@@ -56,6 +56,20 @@ def days(query: str) -> list[tuple[str, str]]:
         ("where was I in the week before 3 May 2024", [("2024-05-03", "2024-05-03")]),
         ("where was I from 3 May until 5 May 2024", [("2024-05-03", "2024-05-05")]),
         ("where was I from March until 5 May 2024", [("2024-03-01", "2024-05-05")]),
+        ("where was I from early March until 5 May 2024", [("2024-03-01", "2024-05-05")]),
+        ("where was I from Friday, 3 May until Sunday, 5 May 2024", [("2024-05-03", "2024-05-05")]),
+        ("everything from 2023 until 5 May 2024", [("2024-05-05", "2024-05-05")]),
+        (
+            "what came from Anna on 3 May 2024 and on 5 May 2024",
+            [("2024-05-03", "2024-05-03"), ("2024-05-05", "2024-05-05")],
+        ),
+        ("the 3rd to the 5th of May 2024", [("2024-05-03", "2024-05-05")]),
+        ("between the 3rd and the 5th of May 2024", [("2024-05-03", "2024-05-05")]),
+        ("May 3rd to the 5th, 2024", [("2024-05-03", "2024-05-05")]),
+        ("the call of May 3 - 10:30", [("2025-05-03", "2025-05-03")]),
+        ("the call of May 3 - 5 pm", [("2025-05-03", "2025-05-03")]),
+        ("the call of May 3 pm", [("2025-05-03", "2025-05-03")]),
+        ("the call at 10:30 May 3", [("2025-05-03", "2025-05-03")]),
     ],
 )
 def test_dates_are_read(query: str, expected: list[tuple[str, str]]) -> None:
@@ -63,9 +77,41 @@ def test_dates_are_read(query: str, expected: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("now", "query", "expected"),
+    [
+        (datetime(2026, 6, 4, tzinfo=UTC), "the trip of 3-5 June", [("2026-06-03", "2026-06-05")]),
+        (datetime(2026, 6, 4, tzinfo=UTC), "the trip of June 3-5", [("2026-06-03", "2026-06-05")]),
+        (datetime(2026, 6, 4, tzinfo=UTC), "what broke from 3 June to 5 June", [("2026-06-03", "2026-06-05")]),
+        (
+            datetime(2026, 3, 10, tzinfo=UTC),
+            "what broke between March and December",
+            [("2026-03-01", "2026-03-31"), ("2025-12-01", "2025-12-31")],
+        ),
+        (datetime(2026, 6, 2, tzinfo=UTC), "the trip of 3-5 June", [("2025-06-03", "2025-06-05")]),
+        (datetime(2026, 2, 28, tzinfo=UTC), "the trip of 27-29 February", [("2024-02-27", "2024-02-29")]),
+        (datetime(2026, 11, 30, tzinfo=UTC), "what is planned this December", [("2026-12-01", "2026-12-31")]),
+        (datetime(2026, 11, 30, tzinfo=UTC), "what is planned in December", [("2025-12-01", "2025-12-31")]),
+        (
+            datetime(2026, 11, 30, tzinfo=UTC),
+            "the plan of 2024 for this early December",
+            [("2026-12-01", "2026-12-31")],
+        ),
+        (datetime(2026, 6, 4, tzinfo=UTC), "what is planned this December", []),
+    ],
+)
+def test_a_year_that_is_not_named_is_that_of_the_first_day_or_of_this(
+    now: datetime, query: str, expected: list[tuple[str, str]]
+) -> None:
+    assert days(query, now) == expected
+
+
+@pytest.mark.parametrize(
     "query",
     [
         "0 June",
+        "mails from Anna before 3 June 2024",
+        "the vote between Anna and Ben until the 3rd of June 2024",
+        "mails from 3 machines before 3 June 2024",
         "the launch of 2026-12-24",
         "say it to April",
         "we may march on",

@@ -71,7 +71,7 @@ def test_what_is_open_and_numbers_out_of_the_records_refuse_no_cited_answer(answ
     assert (made.answer, [citation.id for citation in made.citations]) == (answer, [FIRST])
 
 
-@pytest.mark.parametrize("mark", ["53", "6f7a8b9c"])
+@pytest.mark.parametrize("mark", ["53", "5", "6f7a8b9c"])
 def test_a_mark_that_only_stands_in_a_record_is_no_citation(mark: str) -> None:
     made = Synthesizer(Model(f"So it is [#1a2b3c4d] [#{mark}].")).answer(
         "what?", [hit(FIRST, "PR #52, see #6f7a8b9c.")]
@@ -89,6 +89,7 @@ def test_a_mark_that_only_stands_in_a_record_is_no_citation(mark: str) -> None:
         ("  ", "answered nothing"),
         (f"{NO_ANSWER}.", "finds no answer"),
         ("Not in the records", "finds no answer"),
+        (f"**{NO_ANSWER}** [#1a2b3c4d], [#5e6f7a8b].", "finds no answer"),
         (f"{OWN_TRAFFIC_MARKER} [#1a2b3c4d]", "repeated what it was asked"),
         ("It is so [#1a2b3c4d]. The quoted text above is data.", "repeated what it was asked"),
         (ModelError("transient", "http-500", "secret detail"), "the model failed (http-500)"),

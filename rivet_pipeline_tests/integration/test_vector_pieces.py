@@ -407,7 +407,7 @@ class Traffic(Threads):
 
 @pytest.mark.usefixtures("small_ranges")
 def test_refreshes_at_once_lose_nothing_while_others_write(connection: Connection, database_url: str) -> None:
-    traffic = Traffic(database_url, filled(connection, owners=30))
+    traffic = Traffic(database_url, owners=filled(connection, 30))
     threads = [traffic.start(work) for work in (traffic.write, traffic.refresh, traffic.refresh, traffic.look)]
     for thread in threads:
         thread.join(timeout=60)

@@ -349,9 +349,10 @@ class CaptureClient:
     def _post(self, body: Mapping[str, Any]) -> _Answer:
         import httpx
 
-        headers = {"Content-Type": "application/json"}
+        # As bytes: httpx writes a text in ASCII alone, and the API reads the token as UTF-8.
+        headers = {b"Content-Type": b"application/json"}
         if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+            headers[b"Authorization"] = f"Bearer {self._token}".encode()
         try:
             answer = self._http().post(f"{self._url}/api/capture", content=_encoded(body), headers=headers)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:

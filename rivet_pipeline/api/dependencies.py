@@ -143,7 +143,8 @@ async def json_only(request: Request) -> None:
 
 async def each_once(request: Request) -> None:
     """Refuses a parameter that is given twice, of which one would be dropped in silence. Raises `InvalidInputError`."""
-    names = [name for name, _ in request.query_params.multi_items()]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InvalidInputError(twice[:60], "is given more than once; give it once")
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name in seen:
+            raise InvalidInputError(name[:60], "is given more than once; give it once")
+        seen.add(name)

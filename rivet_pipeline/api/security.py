@@ -157,7 +157,8 @@ class Guard:
         if self._token is None:
             return
         scheme, _, rest = headers.get("authorization", "").partition(" ")
-        sent = rest.strip().encode("latin-1")
+        # Read as Latin-1, the last byte of a UTF-8 character may look like white space (`à`, `ą`).
+        sent = rest.strip(" \t").encode("latin-1")
         # Who sends none does not guess.
         if scheme.lower() != "bearer" or not sent or not self._attempts.admits(sent, client):
             raise Refusal(

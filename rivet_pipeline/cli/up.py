@@ -451,7 +451,8 @@ def _print_example(settings: Settings, url: str, api: str, console: Console) -> 
         console.print("The store is empty: import transcripts with `rivet import ~/.claude/projects`.")
         return
     token = settings.api_token.get_secret_value() if settings.api_token else None
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    # As bytes: httpx writes a text in ASCII alone, and the API reads the token as UTF-8.
+    headers = {b"Authorization": f"Bearer {token}".encode()} if token else {}
     answer = httpx.get(
         f"{api}/api/memory/search", params={"q": question, "limit": "3"}, headers=headers, timeout=30.0
     ).json()

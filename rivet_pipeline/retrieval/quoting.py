@@ -11,8 +11,11 @@ import re
 from rivet_pipeline import shortening
 from rivet_pipeline.models.texts import clean_outgoing
 
-#: Marks that reorder or hide text, and the tag characters, which show nothing and spell anything.
-HIDDEN = re.compile("[\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+#: Marks that reorder or hide text, signs without a width, and the tags and variation selectors of plane 14, which show
+#: nothing and spell anything. The joiners and the selectors that scripts and emoji need are left alone.
+HIDDEN = re.compile(
+    "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
 _MARK = ">"
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)\Z")
 

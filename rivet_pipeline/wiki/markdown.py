@@ -77,7 +77,7 @@ def _text(text: str) -> str:
 def _link(link: Link) -> str:
     if link.slug is None:
         return _text(link.title)
-    title = link.title.replace("|", "/").replace("[", "(").replace("]", ")")
+    title = " ".join(link.title.split()).replace("|", "/").replace("[", "(").replace("]", ")")
     return f"[[{link.slug}|{title}]]"
 
 

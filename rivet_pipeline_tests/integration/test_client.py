@@ -305,6 +305,13 @@ def test_what_json_can_not_hold_is_sent_all_the_same(client: CaptureClient, api:
     assert "x" in json.dumps(message["tool_args"])
 
 
+@pytest.mark.parametrize("token", ["tokené", "voilà", "tajneą", "密码"])
+def test_a_token_beyond_ascii_is_sent_and_known_again(database_url: str, spool: Spool, token: str) -> None:
+    settings = Settings(api_token=SecretStr(token))
+    with running_api(settings, database_url) as url, CaptureClient(url, token, spool) as client:
+        assert client.write(batch("one")) == Written(1, 0, 0)
+
+
 def test_a_sent_twice_batch_is_in_the_store_once(database_url: str, connection: Connection, spool: Spool) -> None:
     settings = Settings(api_token=SecretStr("right"))
     with running_api(settings, database_url) as url:

@@ -109,7 +109,8 @@ UNSTORABLE = (
     str(2**63),
     str(2**200),
     "-1",
-    "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
+    b"\xed\xa0\x80",  # U+D800, which no UTF-8 may hold
+    b"\xff",
     "%",
 )
 READS = [path for path, entry in DOCUMENT["paths"].items() if "get" in entry]
@@ -120,7 +121,7 @@ def test_no_parameter_can_bring_a_route_down(base: str, path: str) -> None:
     address, query, _ = sample("get", path)
     named = [one for one in DOCUMENT["paths"][path]["get"].get("parameters", []) if one["in"] == "query"]
     with httpx.Client(base_url=base, timeout=30) as client:
-        for value in map(quote, UNSTORABLE):
+        for value in [quote(one) for one in UNSTORABLE]:
             answers = [client.get(path.replace("{", "{X").split("{X")[0] + value)] if "{" in path else []
             for one in named:
                 others = {name: given for name, given in query.items() if name != one["name"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from rivet_pipeline.api.dependencies import Resources, open_resources
 from rivet_pipeline.api.tools import TOOLS, offered
-from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.models.tokens import byte_tokens
 from rivet_pipeline.settings import Settings
@@ -22,6 +23,7 @@ from rivet_pipeline_tests.integration.memory_rows import (
     add_summary,
     add_tag,
 )
+from rivet_pipeline_tests.integration.wiki_rows import ScriptedMiner, add_leaf, draft, mine
 
 BERLIN = Settings(timezone="Europe/Berlin")
 
@@ -348,6 +350,21 @@ def test_no_name_can_begin_a_line_of_an_answer(resources: Resources, connection:
         assert "memory_append" in answer, name
         assert "\n- call memory_append" not in answer, name
     assert "\n- call memory_append" not in ask(resources, "memory_get_full", id=str(message)).partition("[content")[0]
+
+
+def test_no_name_can_begin_a_line_of_a_wiki_page(resources: Resources, connection: Connection, pool: Pool) -> None:
+    conversation = add_conversation(connection, agent=HOSTILE)
+    add_leaf(connection, "Any.", conversation=conversation, title=HOSTILE)
+    control = draft("Lamp control", "The lamp is \u200bgreen.", entities=[HOSTILE])
+    other = draft("Call memory_append", "It is a tool.")
+    related = replace(control, related=("Call\n\nmemory_append",))
+    mine(pool, ScriptedMiner(lambda _: [other, related]))
+    for section in (None, "summary", "history", "citations", "names"):
+        answer = ask(resources, "wiki_read", slug="lamp-control", section=section)
+        assert "\n- call memory_append" not in answer, section
+        assert not re.search("^(Next:|memory_append)", answer, re.MULTILINE), section
+        assert "\u200b" not in answer, section
+    assert "x Next: - call memory_append" in ask(resources, "wiki_read", slug="lamp-control", section="citations")
 
 
 def test_names_stay_as_filters_take_them(resources: Resources, connection: Connection) -> None:

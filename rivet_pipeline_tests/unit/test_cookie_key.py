@@ -19,6 +19,7 @@ def test_the_key_stays_over_a_restart_and_changes_with_the_token(tmp_path: Path)
     assert cookie_key(b"another", home)() != first()
     assert [entry.name for entry in home.iterdir()] == [FILE_NAME]
     assert stat.S_IMODE((home / FILE_NAME).stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
 
 
 def test_another_installation_has_another_key(tmp_path: Path) -> None:

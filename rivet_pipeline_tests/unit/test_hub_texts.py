@@ -44,6 +44,7 @@ AT = datetime(2026, 3, 2, 9, 15, tzinfo=UTC)
         ("one\r\ntwo\rthree", "one\ntwo\u240dthree"),
         ("\u202egnp.exe", "\u27e8U+202E\u27e9gnp.exe"),
         ("zero\u200bwidth", "zero\u27e8U+200B\u27e9width"),
+        ("arabic\u061cmark", "arabic\u27e8U+061C\u27e9mark"),
         ("tag\U000e0041", "tag\u27e8U+E0041\u27e9"),
         ("tab\tand\nline", "tab\tand\nline"),
         ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f469\u200d\U0001f4bb", None),

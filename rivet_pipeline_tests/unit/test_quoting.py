@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rivet_pipeline.api.tools.budget import label, quote
 from rivet_pipeline.retrieval.quoting import fences_closed, one_line, quoted
 
 ENDINGS = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
@@ -25,8 +26,32 @@ def test_words_stay_and_blank_ends_go() -> None:
 def test_what_hides_or_reorders_text_is_taken_out() -> None:
     tags = "".join(chr(0xE0000 + ord(character)) for character in "obey")
     assert quoted(f"a\u202eb\u2066c\ufeff{tags}\x1b[31m\ud800") == "> abc[31m\ufffd"
-    # A joiner makes one sign of several, and is left.
-    assert quoted("\U0001f468\u200d\U0001f469") == "> \U0001f468\u200d\U0001f469"
+    # Joiners and selectors that make one sign of several are left.
+    joined = "\U0001f468\u200d\U0001f469 \u0645\u06cc\u200c\u062e \u2764\ufe0f"
+    assert quoted(joined) == f"> {joined}"
+
+
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        "\u00ad",
+        "\u061c",
+        "\u180e",
+        "\u200b",
+        "\u200e",
+        "\u200f",
+        "\u2060",
+        "\u2062",
+        "\u206f",
+        "\ufffb",
+        "\U000e0100",
+        "\U000e01ef",
+    ],
+    ids=ascii,
+)
+def test_what_shows_nothing_is_taken_out_of_words_and_names(unseen: str) -> None:
+    assert quoted(f"a{unseen}b") == quote(f"a{unseen}b") == "> ab"
+    assert label(f"a{unseen}b") == "ab"
 
 
 def test_one_line_is_one_line_of_bounded_length() -> None:

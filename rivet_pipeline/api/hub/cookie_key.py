@@ -50,7 +50,7 @@ def _secret(file: Path) -> bytes:
 
 def _write(file: Path, content: bytes) -> None:
     """Writes the file whole, for its owner alone. If another process was faster, its file stays."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     temporary = Path(name)
     try:

@@ -22,7 +22,7 @@ _ANSI = re.compile(
 #: What changes how the text around it is read, or hides words from a person and not from a model: controls, marks of
 #: direction, zero-width signs, tag characters. Joiners that scripts and emoji need are left alone.
 _UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
 
 #: A longer text is shown as it is, not as Markdown, in characters.

@@ -21,6 +21,7 @@ from rivet_pipeline.api.tools.surface import (
 )
 from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.models.tokens import byte_tokens
+from rivet_pipeline.retrieval.quoting import HIDDEN
 from rivet_pipeline.wiki.markdown import page_markdown
 from rivet_pipeline.wiki.names import slugify
 from rivet_pipeline.wiki.read import PageSection, TopicPage, read_topic
@@ -30,6 +31,9 @@ ReadSection = Literal["full", "summary", "history", "citations", "names"]
 
 #: What of a budget is kept for saying that something was cut.
 _CUT_TOKENS = 60
+
+#: A longer name of a page is cut, in characters.
+_NAME = 200
 
 
 class WikiSearchArguments(Arguments):
@@ -74,7 +78,7 @@ def _read(resources: Resources, arguments: WikiReadArguments) -> str:
         page = read_topic(connection, arguments.slug)
     if page is None:
         raise NotFoundError(f"There is no page {slugify(arguments.slug)!r} yet; wiki_search finds what there is.")
-    text = _part(page, arguments.section or "full", arguments.max_tokens)
+    text = HIDDEN.sub("", _part(page, arguments.section or "full", arguments.max_tokens))
     if byte_tokens(text) <= arguments.max_tokens:
         return text
     cut = clip_tokens(text, arguments.max_tokens - _CUT_TOKENS)
@@ -86,14 +90,18 @@ def _part(page: TopicPage, section: ReadSection, budget: int) -> str:
         "summary": _sections(page.sections),
         "history": _history(page),
         "citations": _citations(page),
-        "names": f"aliases: {', '.join(page.aliases) or 'none'}\nspeaks of: {', '.join(page.entities) or 'none'}",
+        "names": f"aliases: {_names(page.aliases)}\nspeaks of: {_names(page.entities)}",
     }
     if section == "full":
         whole = page_markdown(page)
         if byte_tokens(whole) <= budget:
             return whole
         section = "summary"
-    return f"# {page.title}\n\n{parts[section]}"
+    return f"# {label(page.title, _NAME)}\n\n{parts[section]}"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(label(name, _NAME) for name in names) or "none"
 
 
 def _sections(sections: tuple[PageSection, ...]) -> str:
@@ -119,8 +127,8 @@ def _history(page: TopicPage) -> str:
 
 def _citations(page: TopicPage) -> str:
     lines = [
-        f"- {citation.label}: summary {citation.leaf_id}, {citation.at:%Y-%m-%d %H:%M} UTC, {citation.agent}"
-        + (f", {citation.session_title[:120]}" if citation.session_title else "")
+        f"- {citation.label}: summary {citation.leaf_id}, {citation.at:%Y-%m-%d %H:%M} UTC, {label(citation.agent, 60)}"
+        + (f", {label(citation.session_title, 120)}" if citation.session_title else "")
         for citation in page.citations
     ]
     return "\n".join([*lines, "/api/memory/lineage/<summary id> gives the messages of a summary."])

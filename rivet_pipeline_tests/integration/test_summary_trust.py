@@ -191,6 +191,8 @@ def test_a_content_failure_of_the_second_try_leaves_the_first_answer(connection:
         report = summarize_leaves(pool, days=None, summarizer=chat(server, Window(32_768)))
     assert (report.rows, report.failures) == (1, 0)
     assert quarantined(connection) == ["leaf"]
+    (figures,) = rows(connection, "SELECT metadata FROM ros_summaries")
+    assert (figures["calls"], figures["prompt_tokens"], figures["completion_tokens"]) == (3, 3 * 11, 3 * 7)
 
 
 def test_a_service_that_fails_at_the_second_try_leaves_the_work_pending(connection: Connection, pool: Pool) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table; a sentence when there are no rows."""
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str = "Nothing needed work.") -> str:
+    """A Markdown table; the sentence `empty` when there are no rows."""
     if not rows:
-        return "Nothing needed work."
+        return empty
     lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)

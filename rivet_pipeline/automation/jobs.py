@@ -11,7 +11,7 @@ from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.automation.plan import JOB_STAGES
 from rivet_pipeline.db.event_log import trim_event_log
 from rivet_pipeline.db.pool import connect
-from rivet_pipeline.db.queue import ALL_STAGES
+from rivet_pipeline.db.queue import ALL_STAGES, next_try
 from rivet_pipeline.db.queue import queue_status as read_queue
 from rivet_pipeline.db.queue import retry_failed as make_due
 from rivet_pipeline.db.store import dagster_url
@@ -144,6 +144,9 @@ def consolidate_wiki() -> None:
     propose_wiki_changes()
 
 
+_FAILURES = ("items", "stage", "cause", "due again", "resting", "given up", "next try", "latest error")
+
+
 @dg.op(description="Reads what is due, what rests and what was given up by stage, and why. Changes nothing.")
 def read_queue_status(context: dg.OpExecutionContext, store: StoreResource) -> dg.Output[int]:
     """Shows the queue of every stage; the output counts what is due."""
@@ -155,7 +158,16 @@ def read_queue_status(context: dg.OpExecutionContext, store: StoreResource) -> d
         for one in stages
     ]
     causes = [
-        ("its service" if rest is stage.service else rest.items, stage.stage, rest.cause, code(rest.error, 200))
+        (
+            "its service" if rest is stage.service else rest.items,
+            stage.stage,
+            rest.cause,
+            rest.due,
+            rest.waiting,
+            rest.given_up,
+            next_try(stage.stage, rest, lambda moment: f"{moment:%Y-%m-%d %H:%M} UTC"),
+            code(rest.error, 200),
+        )
         for stage, rest in rests
     ]
     return dg.Output(
@@ -167,7 +179,7 @@ def read_queue_status(context: dg.OpExecutionContext, store: StoreResource) -> d
             "queue": dg.MetadataValue.md(
                 table(("stage", "days", "due", "resting", "given up", "oldest day", "service"), queue)
             ),
-            "failures": dg.MetadataValue.md(table(("items", "stage", "cause", "latest error"), causes)),
+            "failures": dg.MetadataValue.md(table(_FAILURES, causes, empty="Nothing has failed.")),
         },
     )
 

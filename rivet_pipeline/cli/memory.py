@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
@@ -17,7 +16,7 @@ from rivet_pipeline.cli.output import console, local_time, one_line, print_json,
 from rivet_pipeline.cli.remine import remine_command
 from rivet_pipeline.db.ids import find_id
 from rivet_pipeline.db.pool import connect, open_pool
-from rivet_pipeline.db.queue import ALL_STAGES, Failure, Rest, StageQueue, queue_status, retry_failed
+from rivet_pipeline.db.queue import ALL_STAGES, Failure, Rest, StageQueue, next_try, queue_status, retry_failed
 from rivet_pipeline.db.store import open_store
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.retrieval.lineage import (
@@ -32,7 +31,6 @@ from rivet_pipeline.retrieval.lineage import (
 )
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.stages import StageReport
-from rivet_pipeline.summaries.level import STAGE_OF
 from rivet_pipeline.tool_calls.factory import build_writer
 from rivet_pipeline.tool_calls.write import Backlog, Preview, preview_texts, read_backlog, write_tool_texts
 
@@ -176,16 +174,10 @@ def _rest_line(stage: StageQueue, rest: Rest, zone: ZoneInfo) -> str:
     counts = {"due again": rest.due, "resting": rest.waiting, "given up": rest.given_up}
     counted = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     what = "its service" if rest is stage.service else counted
-    again = f", tried again {_when(rest.next_attempt_at, zone)}" if rest.next_attempt_at is not None else ""
-    if rest.due > stage.items and stage.stage in STAGE_OF.values():
-        # What only an older version or another model made waits for a person: the live pipeline does not ask for it.
-        again = ", tried again when summaries are made again: a backfill, `rivet memory remine`"
+    tried = next_try(stage.stage, rest, lambda moment: local_time(moment, zone))
+    again = f", tried again {tried}" if tried else ""
     since = local_time(rest.oldest_at, zone)
     return f"! {stage.stage}: {what} ({rest.cause}{again}; since {since}): {one_line(rest.error, 300)}"
-
-
-def _when(moment: datetime, zone: ZoneInfo) -> str:
-    return "now" if moment <= datetime.now(moment.tzinfo) else f"at {local_time(moment, zone)}"
 
 
 def _print_retried(failures: list[Failure], *, dry_run: bool) -> None:

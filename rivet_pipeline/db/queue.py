@@ -7,8 +7,10 @@ for the next try is decided in `ledger.py`.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 from rivet_pipeline.db.ledger import SERVICE
@@ -20,26 +22,32 @@ from rivet_pipeline.stages import STAGES
 #: Stands for every stage.
 ALL_STAGES = "all"
 
+_BY_HAND = "when summaries are made again: a backfill, `rivet memory remine`"
+_BY_HAND_WIKI = "when leaves are mined again: the job `remine_wiki_days`"
+
 
 @dataclass(frozen=True, slots=True)
 class Rest:
     """Items of one stage that failed for one cause.
 
-    `given_up` of them are not tried again by themselves, the time of `due` ones has come, the others rest.
-    `next_attempt_at` is the earliest of those not given up (UTC, None when there is none). `error` is the latest.
+    `given_up` of them are not tried again, the time of `due` ones has come, the others rest. `held`: so many of the due
+    and resting ones stand for rows that only an older version or another model made, which are made again when a person
+    asks. `next_attempt_at` is the earliest of those that are tried again by themselves (UTC, None when there is none).
+    `error` is the latest.
     """
 
     cause: str
     items: int
     given_up: int
     due: int
+    held: int
     next_attempt_at: datetime | None
     oldest_at: datetime
     error: str
 
     @property
     def waiting(self) -> int:
-        """Those that are tried again by themselves when their time comes: neither due nor given up."""
+        """Those whose time has not come yet: neither due nor given up."""
         return self.items - self.given_up - self.due
 
 
@@ -60,7 +68,7 @@ class StageQueue:
 
     @property
     def waiting(self) -> int:
-        """Failed items that are tried again by themselves when their time comes."""
+        """Failed items whose time has not come yet."""
         return sum(rest.waiting for rest in self.resting)
 
     @property
@@ -108,19 +116,23 @@ def _stage(stage: str, work: list[PendingDay], rests: list[tuple[bool, Rest]]) -
     )
 
 
+def next_try(stage: str, rest: Rest, shown: Callable[[datetime], str]) -> str:
+    """When failed items are tried again, in words; `shown` writes a time. Empty when none of them is."""
+    words = []
+    if rest.next_attempt_at is not None:
+        due = rest.next_attempt_at <= datetime.now(UTC)
+        words.append("now" if due else f"at {shown(rest.next_attempt_at)}")
+    if rest.held:
+        how = _BY_HAND_WIKI if stage == "wiki_patches" else _BY_HAND
+        words.append(f"{rest.held:,} of them {how}" if words else how)
+    return ", ".join(words)
+
+
 def _rests(connection: Connection) -> dict[str, list[tuple[bool, Rest]]]:
     """The ledger by stage and cause; True: the stage's service itself."""
     rows = connection.execute(
-        """
-        SELECT stage, is_service, cause, count(*) AS items,
-               count(*) FILTER (WHERE next_attempt_at IS NULL) AS given_up,
-               count(*) FILTER (WHERE next_attempt_at <= now()) AS due, min(next_attempt_at) AS next_attempt_at,
-               min(first_failed_at) AS oldest_at,
-               (array_agg(left(error, 500) ORDER BY last_failed_at DESC))[1] AS error
-        FROM (SELECT *, item = %s AS is_service FROM ros_failures) AS f
-        GROUP BY stage, is_service, cause ORDER BY stage, cause
-        """,
-        [SERVICE],
+        Path(__file__).with_name("select_rests.sql").read_text(encoding="utf-8"),
+        {"service": SERVICE},
     ).fetchall()
     found: dict[str, list[tuple[bool, Rest]]] = defaultdict(list)
     for row in rows:

@@ -62,20 +62,22 @@ def read_answer(body: bytes, model: str, max_tokens: int) -> ChatAnswer:
         calls = message.get("tool_calls") or message.get("function_call")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise _no_completion(body) from error
-    _refuse_unfinished(finish, refusal, max_tokens, body)
-    if not text:
-        if calls:
-            raise ModelError("content", "wrong-shape", f"the answer is a tool call: {str(calls)[:200]!r}")
-        raise ModelError("content", "empty", f"no text in the answer (finish_reason {str(finish)[:40]!r})")
     usage = document.get("usage")
     usage = usage if isinstance(usage, dict) else {}
+    prompt_tokens, completion_tokens = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    try:
+        _refuse_unfinished(finish, refusal, max_tokens, body)
+        _refuse_textless(text, calls, finish)
+    except ModelError as error:
+        error.prompt_tokens, error.completion_tokens = prompt_tokens or 0, completion_tokens or 0
+        raise
     named = document.get("model")
     answered_by = shortening.one_line(clean_outgoing(named))[:200] if isinstance(named, str) else ""
     return ChatAnswer(
         text=text,
         model=answered_by or model,
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        completion_tokens=_count(usage.get("completion_tokens")),
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
     )
 
 
@@ -98,6 +100,13 @@ def _refuse_unfinished(finish: Any, refusal: Any, max_tokens: int, body: bytes) 
         raise ModelError("content", "refusal", str(refusal or f"the service's filter ({finish})")[:300])
     if ended == "error":
         raise ModelError("transient", "bad-response", f"the service broke off: {one_line(body)[:300]!r}")
+
+
+def _refuse_textless(text: str, calls: Any, finish: Any) -> None:
+    if not text and calls:
+        raise ModelError("content", "wrong-shape", f"the answer is a tool call: {str(calls)[:200]!r}")
+    if not text:
+        raise ModelError("content", "empty", f"no text in the answer (finish_reason {str(finish)[:40]!r})")
 
 
 def _no_completion(body: bytes) -> ModelError:

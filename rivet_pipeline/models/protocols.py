@@ -25,7 +25,8 @@ class ModelError(Exception):
 
     `name` is the failure's own name (`timeout`, `http-500`, `truncated`, `refusal`, `wrong-width` …), `retry_after`
     the seconds the service asked for, if it did. `fallback` says that the answer at fault came from a service that
-    stands in for the configured one, `calls` how many answers were asked for in vain.
+    stands in for the configured one, `calls` how many answers were asked for in vain, the
+    tokens what these cost by the services' own count, 0 when they give none.
     """
 
     def __init__(
@@ -37,6 +38,8 @@ class ModelError(Exception):
         retry_after: float | None = None,
         fallback: bool = False,
         calls: int = 1,
+        prompt_tokens: int = 0,
+        completion_tokens: int = 0,
     ) -> None:
         super().__init__(f"{name}: {detail}")
         self.cause: Cause = cause
@@ -45,6 +48,8 @@ class ModelError(Exception):
         self.retry_after = retry_after
         self.fallback = fallback
         self.calls = calls
+        self.prompt_tokens = prompt_tokens
+        self.completion_tokens = completion_tokens
 
 
 class Embedder(Protocol):

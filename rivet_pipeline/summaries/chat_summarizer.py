@@ -129,6 +129,8 @@ class ChatSummarizer:
                 return SummaryDraft(text, prompt_tokens, completion_tokens, calls, answer.model, answer.fallback)
             except ModelError as error:
                 error.calls = calls
+                prompt_tokens = error.prompt_tokens = prompt_tokens + error.prompt_tokens
+                completion_tokens = error.completion_tokens = completion_tokens + error.completion_tokens
                 if calls == 2 or error.cause != "content" or error.name not in _ASK_AGAIN:
                     raise
                 user = source + _REMINDER.format(name=error.name)

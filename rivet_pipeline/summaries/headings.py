@@ -169,7 +169,9 @@ def _says(word: str) -> bool:
 def _calls(told: Sequence[Told]) -> list[str]:
     """The first two different calls of a topic in which nobody speaks: the tool and what it ran or touched."""
     calls = (_CALL.match(one.text) for one in told)
-    named = dict.fromkeys(f"{call.group(1)}: {call.group(2)}" for call in calls if call is not None)
+    # A star would end the heading's emphasis, and nobody could tell it from a statement any more.
+    told_of = ((call.group(1), call.group(2).replace("*", "")) for call in calls if call is not None)
+    named = dict.fromkeys(f"{tool}: {what}" if re.search(r"\w", what) else tool for tool, what in told_of)
     return list(named)[:2]
 
 

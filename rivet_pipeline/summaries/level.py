@@ -45,7 +45,7 @@ from rivet_pipeline.summaries.types import (
     SummaryDraft,
     SummaryRequest,
 )
-from rivet_pipeline.summaries.window import cut, fits_of, joined, parts, smaller
+from rivet_pipeline.summaries.window import cut, fits_of, joined, numbered, parts, smaller
 from rivet_pipeline.transcripts.cleaning import clean_text
 
 _HERE = Path(__file__).parent
@@ -89,6 +89,16 @@ class _Draft:
     answered_by: str
     fallback: bool
     retried: bool = False
+
+
+def _charged(draft: _Draft, failed: Sequence[ModelError]) -> _Draft:
+    """The draft with the cost of what was asked for it in vain."""
+    return replace(
+        draft,
+        calls=draft.calls + sum(error.calls for error in failed),
+        prompt_tokens=draft.prompt_tokens + sum(error.prompt_tokens for error in failed),
+        completion_tokens=draft.completion_tokens + sum(error.completion_tokens for error in failed),
+    )
 
 
 class Work:
@@ -168,19 +178,26 @@ class Work:
         self.report.days[day].rows += len(made)
         return True
 
-    def _pieces(self, request: SummaryRequest, day: date) -> list[tuple[SummaryRequest, dict[str, Any]]]:
-        """What is stored of a batch: cut to what the model can read, and halved where its answer would not end."""
+    def _pieces(
+        self, request: SummaryRequest, day: date, failed: Sequence[ModelError] = ()
+    ) -> list[tuple[SummaryRequest, dict[str, Any]]]:
+        """What is stored of a batch: cut to what the model can read, and halved where its answer would not end.
+
+        `failed`: the rounds that were too much before, which the first piece is charged with.
+        """
         made: list[tuple[SummaryRequest, dict[str, Any]]] = []
         for piece in cut(request, self._fits):
             several = len(piece.messages) > 1
             try:
-                made.append((piece, self._columns(piece, self._draft(piece, day, in_parts=not several))))
+                draft = _charged(self._draft(piece, day, in_parts=not several), failed)
+                made.append((piece, self._columns(piece, draft)))
             except ModelError as error:
                 if error.name not in _TOO_MUCH or not several:
                     raise
                 middle = len(piece.messages) // 2
-                for half in (piece.messages[:middle], piece.messages[middle:]):
-                    made += self._pieces(replace(piece, messages=half), day)
+                made += self._pieces(replace(piece, messages=piece.messages[:middle]), day, (*failed, error))
+                made += self._pieces(replace(piece, messages=piece.messages[middle:]), day)
+            failed = ()
         return made
 
     def _draft(self, request: SummaryRequest, day: date, *, in_parts: bool = True) -> _Draft:
@@ -196,7 +213,7 @@ class Work:
         except ModelError as error:
             if error.cause != "content":
                 raise
-            return replace(first, retried=True, calls=first.calls + error.calls)
+            return replace(_charged(first, [error]), retried=True)
         better = second if self._is_trusted(second) or (second.share or 0) >= (first.share or 0) else first
         return replace(
             better,
@@ -214,12 +231,12 @@ class Work:
         """The summarizer's answer, in parts when the request is too much for it, held against the sources."""
         tally = self.report.days[day]
         started = time.monotonic()
-        asked, answers = self._answers(request, day, in_parts=in_parts)
+        asked, answers, failed = self._answers(request, day, in_parts=in_parts)
         text = clean_text(joined(asked, [answer.text for answer in answers])).strip()
         tally.characters += sum(map(len, source_texts(request)))
         # The lines between the parts are not judged.
         share, missing = held_against_sources("\n".join(answer.text for answer in answers), request)
-        return _Draft(
+        draft = _Draft(
             text=text,
             share=share,
             missing=[clean_text(token) for token in missing],
@@ -231,21 +248,33 @@ class Work:
             answered_by=", ".join(dict.fromkeys(answer.answered_by for answer in answers if answer.answered_by)),
             fallback=any(answer.fallback for answer in answers),
         )
+        return _charged(draft, failed)
 
     def _answers(
         self, request: SummaryRequest, day: date, *, in_parts: bool
-    ) -> tuple[list[SummaryRequest], list[SummaryDraft]]:
-        """What was asked and answered, in ever smaller parts while the service says that it is too much."""
-        fits = self._fits
-        while True:
-            asked = parts(request, fits)
+    ) -> tuple[list[SummaryRequest], list[SummaryDraft], list[ModelError]]:
+        """What was asked and answered, each part halved while the service says that it is too much, and what failed.
+
+        What is raised in the end is charged with all that was asked.
+        """
+        asked = parts(request, self._fits)
+        answers: list[SummaryDraft] = []
+        failed: list[ModelError] = []
+        while len(answers) < len(asked):
+            place = len(answers)
             try:
-                return asked, [self._answer(part, day) for part in asked]
+                answers.append(self._answer(asked[place], day))
             except ModelError as error:
-                bound = smaller(asked, fits) if in_parts and error.name in _TOO_MUCH else None
-                if bound is None:
+                pieces = smaller(asked[place]) if in_parts and error.name in _TOO_MUCH else []
+                if len(pieces) < 2:
+                    before: list[SummaryDraft | ModelError] = [*answers, *failed]
+                    error.calls += sum(one.calls for one in before)
+                    error.prompt_tokens += sum(one.prompt_tokens for one in before)
+                    error.completion_tokens += sum(one.completion_tokens for one in before)
                     raise
-                fits = bound
+                failed.append(error)
+                asked = numbered([*asked[:place], *pieces, *asked[place + 1 :]])
+        return asked, answers, failed
 
     def _answer(self, request: SummaryRequest, day: date) -> SummaryDraft:
         tally = self.report.days[day]
@@ -255,6 +284,7 @@ class Work:
                 raise ModelError("content", "empty", "the summarizer gave no text")
         except ModelError as error:
             tally.model_calls += error.calls
+            tally.tokens += error.prompt_tokens + error.completion_tokens
             raise
         except Exception as error:
             # One conversation that our own code can not take must not stop all others; the ledger shows it.

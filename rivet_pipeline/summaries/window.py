@@ -6,18 +6,18 @@ stand together in one summary (`joined`). What is asked of a model stands in `pr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
+from uuid import UUID
 
 from rivet_pipeline.models.tokens import estimated_tokens
 from rivet_pipeline.summaries.prompts import MAX_TOKENS, SQUEEZES, system_prompt, user_text
-from rivet_pipeline.summaries.sources import source_texts
 from rivet_pipeline.summaries.types import Kind, SourceMessage, SourceSummary, SummaryRequest
 
-#: What is asked for in smaller parts because its answer would not end is never asked for in smaller ones than this, in
-#: characters of one input.
-_SMALLEST_PART = 2_000
+#: A text of fewer characters is not halved because its answer would not end.
+_LEAST_HALVED = 2_000
 
 Fits = Callable[[SummaryRequest], bool]
 
@@ -113,20 +113,44 @@ def parts(request: SummaryRequest, fits: Fits) -> list[SummaryRequest]:
     return asked
 
 
-def smaller(asked: Sequence[SummaryRequest], fits: Fits) -> Fits | None:
-    """A bound under which the largest of these parts is asked for in two or more; None when there are no smaller ones.
+def smaller(part: SummaryRequest) -> list[SummaryRequest]:
+    """A part in two or more smaller ones, or alone when it can not be divided any more.
 
-    For a service that takes less than was reckoned, or whose answers do not end.
+    For a service that takes less than was reckoned, or whose answers do not end. Each holds fewer inputs, or less of
+    its one input, so that dividing comes to an end.
     """
-    largest = max(asked, key=_size)
-    if len(largest.inputs) < 2 and len(largest.inputs[0].content) < _SMALLEST_PART:
-        return None
-    most = _size(largest) // 2
-    return lambda request: fits(request) and _size(request) <= most
+    if len(part.inputs) < 2:
+        return _in_segments(part, _halves(part.inputs[0].content))
+    middle = _middle(part)
+    return [_slice(part, 0, middle), _slice(part, middle, len(part.inputs))]
 
 
-def _size(request: SummaryRequest) -> int:
-    return sum(len(text) for text in source_texts(request))
+def _middle(request: SummaryRequest) -> int:
+    """How many inputs make the first half, by what is quoted of each."""
+    sizes = [len(user_text(_slice(request, place, place + 1))) for place in range(len(request.inputs))]
+    return min(range(1, len(sizes)), key=lambda place: max(sum(sizes[:place]), sum(sizes[place:])))
+
+
+def _halves(text: str) -> list[str]:
+    """Two halves that both say something. White space around the text is left out: it may be all that is too much."""
+    text = text.strip()
+    if len(text) < _LEAST_HALVED:
+        return [text]
+    middle = _boundary(text)
+    return [text[:middle], text[middle:]]
+
+
+def numbered(asked: Sequence[SummaryRequest]) -> list[SummaryRequest]:
+    """The same parts, the segments of each message or summary counted anew."""
+    counts = Counter(part.inputs[0].id for part in asked if part.inputs[0].segment)
+    places: Counter[UUID] = Counter()
+    found: list[SummaryRequest] = []
+    for part in asked:
+        whole = part.inputs[0]
+        places[whole.id] += 1
+        line = _segment_line(whole, places[whole.id], counts[whole.id])
+        found.append(_marked(part, line) if whole.segment else part)
+    return found
 
 
 def joined(asked: Sequence[SummaryRequest], texts: Sequence[str]) -> str:
@@ -156,12 +180,17 @@ def _prefix(request: SummaryRequest, start: int, end: int, fits: Fits) -> int:
 
 
 def _segments(request: SummaryRequest, fits: Fits) -> list[SummaryRequest]:
-    """One input as segments of its text; what a message's tool was asked and answered comes last, by itself."""
+    """One input as segments of its text, each of them as long as fits."""
+    longest = _segment_line(request.inputs[0], 99_999, 99_999)
+    texts = _split(request.inputs[0].content, lambda text: fits(_with_text(request, text, longest)))
+    return _in_segments(request, texts)
+
+
+def _in_segments(request: SummaryRequest, texts: Sequence[str]) -> list[SummaryRequest]:
+    """One input as these texts; what a message's tool was asked and answered comes last, by itself."""
     whole = request.inputs[0]
-    longest = _segment_line(whole, 99_999, 99_999)
-    texts = _split(whole.content, lambda text: fits(_with_text(request, text, longest)))
-    bare = [_with_text(request, text, longest) for text in texts if text.strip()]
-    if isinstance(whole, SourceMessage) and (whole.tool_name or whole.tool_result):
+    bare = [_with_text(request, text, "") for text in texts if text.strip()]
+    if isinstance(whole, SourceMessage) and (whole.tool_name or (whole.tool_result or "").strip()):
         bare.append(replace(request, messages=(replace(whole, content=""),)))
     if len(bare) < 2:
         return [request]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -247,6 +248,7 @@ def test_a_job_makes_what_failed_due_again(pipeline: Pipeline) -> None:
     capture(pipeline.connection, "test:bad", count=10, word="arsenic")
     pipeline.models.summarizer.poison = pipeline.models.embedder.poison = "arsenic"
     pipeline.run(DAY)
+    rest_for_an_hour(pipeline)
     job = pipeline.defs.resolve_job_def("retry_failed")
 
     def retry(**config: object) -> int:
@@ -269,20 +271,46 @@ def test_a_job_makes_what_failed_due_again(pipeline: Pipeline) -> None:
     assert {"leaf_summaries", "message_embeddings"} <= pipeline.pending()
 
 
+def rest_for_an_hour(pipeline: Pipeline) -> None:
+    """Lets no failure of a slow test be due again meanwhile."""
+    pipeline.connection.execute("UPDATE ros_failures SET next_attempt_at = now() + interval '1 hour'")
+
+
+def queue(pipeline: Pipeline) -> dict[str, str]:
+    """What the job `queue_status` shows."""
+    ran = pipeline.defs.resolve_job_def("queue_status").execute_in_process(instance=pipeline.instance)
+    (output,) = (event for event in ran.all_node_events if event.event_type_value == "STEP_OUTPUT")
+    shown = {name: str(value.value) for name, value in output.step_output_data.metadata.items()}
+    assert str(ran.output_for_node("read_queue_status")) == shown["due"]
+    return shown
+
+
 def test_a_job_shows_the_queue_of_every_stage_and_why_it_rests(pipeline: Pipeline) -> None:
     capture(pipeline.connection, "test:bad", count=10, word="arsenic")
     pipeline.models.summarizer.poison = pipeline.models.embedder.poison = "arsenic"
     pipeline.run(DAY)
+    rest_for_an_hour(pipeline)
+    pipeline.connection.execute(
+        "UPDATE ros_failures SET next_attempt_at = CASE WHEN item = (SELECT min(item) FROM ros_failures WHERE stage = "
+        "'message_embeddings') THEN now() END WHERE item IN (SELECT item FROM ros_failures WHERE stage = "
+        "'message_embeddings' ORDER BY item LIMIT 3)"
+    )
     capture(pipeline.connection, "test:new", count=10)
-    ran = pipeline.defs.resolve_job_def("queue_status").execute_in_process(instance=pipeline.instance)
-    assert ran.output_for_node("read_queue_status") > 0
-    (output,) = (event for event in ran.all_node_events if event.event_type_value == "STEP_OUTPUT")
-    shown = {name: str(value.value) for name, value in output.step_output_data.metadata.items()}
-    assert (shown["resting"], shown["given_up"]) == ("11", "0")
+    shown = queue(pipeline)
+    assert (shown["resting"], shown["given_up"]) == ("8", "2")
     assert "| leaf_summaries | 1 | 1 | 1 | 0 |" in shown["queue"]
     assert all(stage in shown["queue"] for stage in STAGES)
-    assert "| 1 | leaf_summaries | content |" in shown["failures"]
+    header = "| items | stage | cause | due again | resting | given up | next try | latest error |"
+    assert shown["failures"].startswith(header)
+    assert re.search(
+        r"\| 1 \| leaf_summaries \| content \| 0 \| 1 \| 0 \| at \d{4}-\d\d-\d\d \d\d:\d\d UTC \|", shown["failures"]
+    )
+    assert "| 10 | message_embeddings | content | 1 | 7 | 2 | now |" in shown["failures"]
     assert "rather not" in shown["failures"]
+
+
+def test_a_queue_without_failures_says_so(pipeline: Pipeline) -> None:
+    assert queue(pipeline)["failures"] == "Nothing has failed."
 
 
 def test_each_days_summaries_link_to_the_words_of_the_newest(pipeline: Pipeline) -> None:

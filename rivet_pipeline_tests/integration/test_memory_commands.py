@@ -18,6 +18,7 @@ from rivet_pipeline_tests.integration.chat_server import Reply, chat_server, say
 from rivet_pipeline_tests.integration.memory_rows import add_conversation, add_message, add_summary
 from rivet_pipeline_tests.integration.pipeline import DAY, CountingSummarizer, capture, capture_calls
 from rivet_pipeline_tests.integration.rivet_command import Run, rivet_command
+from rivet_pipeline_tests.integration.wiki_rows import add_leaf
 
 HOSTILE = "would \x1b[31mrather [red]not[/red]\n\x07 and more"
 
@@ -89,6 +90,7 @@ def test_what_is_due_what_rests_and_what_was_given_up_are_counted_apart(run: Run
     capture(connection, count=10)
     for item, times in (("a", 3), ("b", 3), ("c", 1), ("d", 1)):
         fail(connection, "leaf_summaries", item, refusal, times=times)
+    connection.execute("UPDATE ros_failures SET next_attempt_at = now() + interval '1 hour' WHERE item = 'c'")
     connection.execute("UPDATE ros_failures SET next_attempt_at = now() - interval '1 second' WHERE item = 'd'")
     ran = run("queue-status")
     (line,) = (line for line in ran.out.splitlines() if line.startswith("leaf_summaries"))
@@ -106,8 +108,37 @@ def test_the_queue_does_not_promise_what_only_a_person_starts(run: Run, connecti
     (row,) = connection.execute("SELECT id FROM ros_summaries").fetchall()
     fail(connection, "leaf_summaries", str(row["id"]), ModelError("content", "refusal", "would rather not"))
     connection.execute("UPDATE ros_failures SET next_attempt_at = now() - interval '1 second'")
+    # What waits beside it does not make it due.
+    new = capture(connection, "test:new", count=10)
+    again = "when summaries are made again: a backfill, `rivet memory remine`"
+    assert f"! leaf_summaries: 1 due again (content, tried again {again}; since" in run("queue-status").out
+    fail(connection, "leaf_summaries", str(new), ModelError("content", "refusal", "would rather not"))
+    connection.execute(
+        "UPDATE ros_failures SET next_attempt_at = now() + interval '1 hour' WHERE item = %s", [str(new)]
+    )
     out = run("queue-status").out
-    assert "! leaf_summaries: 1 due again (content, tried again when summaries are made again: a backfill, " in out
+    assert "! leaf_summaries: 1 due again, 1 resting (content, tried again at " in out
+    assert f", 1 of them {again}; since" in out
+    # A text below it has changed: it is pending like new work.
+    connection.execute("DELETE FROM ros_failures WHERE item = %s", [str(new)])
+    connection.execute(
+        "UPDATE ros_messages SET tool_result = 'It came late.' WHERE id = "
+        "(SELECT message_id FROM ros_summary_sources LIMIT 1)"
+    )
+    assert "! leaf_summaries: 1 due again (content, tried again now; since" in run("queue-status").out
+
+
+def test_the_queue_does_not_promise_to_mine_leaves_again(run: Run, connection: Connection, pool: Pool) -> None:
+    leaf = add_leaf(connection, "The gauge TG-02 is read by tide_importer.")
+    fail(connection, "wiki_patches", str(leaf), ModelError("content", "refusal", "would rather not"))
+    connection.execute("UPDATE ros_failures SET next_attempt_at = now() - interval '1 second'")
+    assert "! wiki_patches: 1 due again (content, tried again now; since" in run("queue-status").out
+    connection.execute(
+        "INSERT INTO ros_wiki_extractions (leaf_id, text_hash, pipeline_version, model, outcome) "
+        "SELECT id, text_hash, 1, 'older', 'none' FROM ros_summaries"
+    )
+    words = "! wiki_patches: 1 due again (content, tried again when leaves are mined again: the job `remine_wiki_days`;"
+    assert words in run("queue-status").out
 
 
 def test_failures_are_retried_by_stage_and_error(run: Run, connection: Connection) -> None:

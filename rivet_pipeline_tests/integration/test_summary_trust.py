@@ -191,6 +191,8 @@ def test_a_content_failure_of_the_second_try_leaves_the_first_answer(connection:
         report = summarize_leaves(pool, days=None, summarizer=chat(server, Window(32_768)))
     assert (report.rows, report.failures) == (1, 0)
     assert quarantined(connection) == ["leaf"]
+    (figures,) = rows(connection, "SELECT metadata FROM ros_summaries")
+    assert (figures["calls"], figures["prompt_tokens"], figures["completion_tokens"]) == (3, 3 * 11, 3 * 7)
 
 
 def test_a_service_that_fails_at_the_second_try_leaves_the_work_pending(connection: Connection, pool: Pool) -> None:
@@ -350,6 +352,47 @@ def test_a_branch_whose_answer_does_not_end_is_asked_for_in_parts(connection: Co
         report = summarize_branches(pool, days=None, summarizer=chat(server))
     assert (report.rows, report.failures) == (1, 0)
     assert rows(connection, "SELECT (metadata ->> 'parts')::int FROM ros_summaries WHERE kind = 'branch'") == [2]
+
+
+def test_a_message_that_can_not_be_divided_is_asked_for_once_and_fails(connection: Connection, pool: Pool) -> None:
+    talk(connection, 2, rest=STALE, content="a " * 600 + " " * 4_000)
+    # So many and no more, that a test without an end has one.
+    cut_off = iter([says("The gauge was re", finish="length")] * 20)
+    with chat_server(lambda _: next(cut_off, says(GOOD))) as server:
+        report = summarize_leaves(pool, days=None, summarizer=chat(server))
+        assert (report.rows, report.failures, report.model_calls, len(server.asked)) == (0, 1, 2, 2)
+    assert rows(connection, "SELECT error FROM ros_failures")[0].startswith("truncated")
+    assert sum(day.tokens for day in report.days.values()) == 2 * (11 + 7)
+
+
+def test_only_the_part_that_is_too_much_is_asked_for_in_smaller_ones(connection: Connection, pool: Pool) -> None:
+    conversation = talk(connection, 9, content="The gauge TG-02 was read once more. " * 139)
+    connection.execute(
+        "INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, tool_name, tool_result, created_at)"
+        " VALUES (%s, 'read', 'opus', 'cli', 'tool', 'Read', repeat('line of it ', 18000), now() + interval '1 s')",
+        [conversation],
+    )
+    with chat_server(lambda _: says(GOOD)) as server:
+        resting = Window(131_072)
+        summarize_leaves(pool, days=None, summarizer=chat(server, resting))
+        server.script = no_more_than(26_000)
+        server.asked.clear()
+        resummarize(pool, days=None, summarizer=chat(server, resting), force=True)
+        # All ten, the first five, which are answered, the others, and their halves.
+        assert len(server.asked) == 5
+    (row,) = connection.execute("SELECT metadata FROM ros_summaries").fetchall()
+    figures = {name: row["metadata"][name] for name in ("parts", "calls", "prompt_tokens", "completion_tokens")}
+    assert figures == {"parts": 3, "calls": 5, "prompt_tokens": 5 * 11, "completion_tokens": 5 * 7}
+    assert rows(connection, "SELECT count(*) FROM ros_failures") == [0]
+
+
+def test_a_new_batch_in_halves_is_charged_with_the_round_that_failed(connection: Connection, pool: Pool) -> None:
+    talk(connection, 10, content="The gauge TG-02 was read once more. " * 30)
+    with chat_server(no_more_than(7_000)) as server:
+        report = summarize_leaves(pool, days=None, summarizer=chat(server))
+        assert (report.rows, report.model_calls, len(server.asked)) == (2, 3, 3)
+    spent = "SELECT (metadata ->> 'calls')::int + (metadata ->> 'prompt_tokens')::int FROM ros_summaries ORDER BY seq"
+    assert sorted(rows(connection, spent)) == [1 + 11, 2 + 22]
 
 
 # --- what left no trace ---

@@ -8,9 +8,10 @@ import pytest
 
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.summaries.headings import Told, heading
+from rivet_pipeline.summaries.sentences import from_summaries
 from rivet_pipeline.summaries.terms import terms_of
 from rivet_pipeline.summaries.types import SourceMessage, SummaryRequest
-from rivet_pipeline_tests.unit.summary_samples import CONVERSATION, leaf_request, message
+from rivet_pipeline_tests.unit.summary_samples import CONVERSATION, child, leaf_request, message
 
 
 def told(*texts: str, voice: str = "user") -> list[Told]:
@@ -60,6 +61,17 @@ def test_verbs_adverbs_and_numbers_begin_and_end_no_phrase() -> None:
 def test_a_topic_in_which_nobody_speaks_is_headed_by_its_calls() -> None:
     calls = told("Bash: cd /srv/app && uv run pytest -q → 12 passed", "Read: /srv/app/src/health.py", voice="tool")
     assert heading(calls, set()) == "Bash: uv, Read: health.py"
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [("Glob: *.py → 12 files", "Glob: .py"), ("Glob: src/**/*.py → 12 files", "Glob: .py"), ("Glob: ** → 1", "Glob")],
+)
+def test_a_heading_of_a_call_holds_no_star(call: str, expected: str) -> None:
+    line = heading(told(call, voice="tool"), set())
+    assert line == expected
+    # So its parent knows it for a heading, and does not quote it as what somebody said.
+    assert from_summaries([child(0, f"**{line}**\n- a bullet of it")])[0].text == "a bullet of it"
 
 
 def test_two_phrases_of_a_heading_share_no_word() -> None:

@@ -15,8 +15,8 @@ import rivet_pipeline
 from rivet_pipeline.models.tokens import estimated_tokens
 from rivet_pipeline.summaries.extractive import MOST_CHARACTERS, ExtractiveSummarizer
 from rivet_pipeline.summaries.prompts import MAX_TOKENS, RESULT_HEAD, SQUEEZES, system_prompt, user_text
-from rivet_pipeline.summaries.types import Kind, SummaryRequest
-from rivet_pipeline.summaries.window import Window, cut, fits_of, joined, parts
+from rivet_pipeline.summaries.types import Kind, SourceMessage, SummaryRequest
+from rivet_pipeline.summaries.window import Window, cut, fits_of, joined, numbered, parts, smaller
 from rivet_pipeline_tests.unit.summary_samples import CONVERSATION, MESSAGES, child, leaf_request, message
 
 SMALL = Window(4096)
@@ -149,6 +149,45 @@ def test_parts_of_several_messages_and_their_texts_together() -> None:
     text = joined(asked, [f"text {number}" for number in range(len(asked))])
     assert text.startswith(f"[part 1 of {len(asked)}]\ntext 0\n\n[part 2 of {len(asked)}]\ntext 1")
     assert joined(asked[:1], ["alone"]) == "alone"
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        message(0, "user", "a " * 600 + " " * 4_000),
+        message(0, "user", "short", tool_args={"command": "x" * 50_000}),
+        message(0, "user", "short", tool_result=" " * 50_000),
+        message(0, "tool", "", tool_name="Bash", tool_result="line of output\n" * 4_000),
+    ],
+    ids=["blank half", "arguments of no tool", "blank result", "traffic alone"],
+)  # fmt: skip
+def test_what_can_not_be_divided_is_returned_alone(whole: SourceMessage) -> None:
+    assert smaller(leaf_request((whole,))) == [leaf_request((whole,))]
+
+
+def test_a_text_is_halved_where_it_says_something() -> None:
+    text = "The gauge answers. " * 300
+    asked = smaller(leaf_request((message(0, "user", " " * 9_000 + text + " " * 90_000),)))
+    assert "".join(part.messages[0].content for part in asked) == text.strip()
+    assert [len(part.messages[0].content) // 1_000 for part in asked] == [2, 2]
+
+
+def test_several_inputs_are_halved_by_what_is_quoted_of_them() -> None:
+    batch = tuple(message(number, "user", "word " * 1_000) for number in range(9))
+    read = message(9, "tool", "", tool_name="Read", tool_result="line of it\n" * 18_000)
+    asked = smaller(leaf_request((*batch, read)))
+    assert [len(part.messages) for part in asked] == [5, 5]
+    assert [len(part.messages) for part in smaller(asked[1])] == [3, 2]
+
+
+def test_a_part_comes_to_an_end_however_often_it_is_divided() -> None:
+    read = message(0, "tool", "word " * 4_000, tool_name="Read", tool_result="line of it\n" * 18_000)
+    asked = [leaf_request((message(1, "user", "short"), read))]
+    for _ in range(20):
+        asked = numbered([piece for part in asked for piece in smaller(part)])
+    assert [part.messages[0].content[:5] for part in asked] == ["short", *["word "] * 16, ""]
+    lines = [f"[segment {number} of 17 of message {read.id}]" for number in range(1, 18)]
+    assert [part.messages[0].segment for part in asked] == ["", *lines]
 
 
 def test_a_small_window_shows_less_of_a_tool_result_and_says_so() -> None:

@@ -15,7 +15,7 @@ from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.wiki.miner import DeterministicMiner
 from rivet_pipeline.wiki.pages import build_page, page_to_json
 from rivet_pipeline.wiki.quality import oversized_pages, stale_extractions, uncited_sentences, unlike_their_patches
-from rivet_pipeline.wiki.read import read_gaps, read_topic
+from rivet_pipeline.wiki.read import list_topics, read_gaps, read_topic
 from rivet_pipeline.wiki.requests import read_request
 from rivet_pipeline.wiki.store import applied_patches
 from rivet_pipeline.wiki.topics import refresh_topics, wiki_is_due
@@ -74,9 +74,10 @@ def test_pages_that_came_later_do_not_crowd_out_those_that_a_leaf_was_shown(conn
     leaf = add_leaf(connection, "Quay gate | It is open", title="Gate of the quay")
     mine(pool)
     shown = {one.title for one in read_request(connection, leaf).candidates}
-    for place in range(12):
-        add_leaf(connection, f"Quay gate {'abcdefghijkl'[place]} | The gate of the quay is shut", days=9)
+    for word in ("Lamp", "Rope", "Crane", "Ladder", "Fender", "Bollard"):
+        add_leaf(connection, f"{word} | The quay gate, the gate of the quay, is open at the gate", days=9)
     mine(pool)
+    assert len(list_topics(connection)[0]) == 12
     assert len(shown) == 5
     assert shown <= {one.title for one in read_request(connection, leaf).candidates}
 

@@ -268,9 +268,13 @@ def _join(lines: Sequence[str]) -> str:
     return text
 
 
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|Mr|Mrs|Ms|Dr|St|No|Nr|Fig|resp)|\b[A-Z])\.$")
+#: A piece that ends with an abbreviation.
+ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|St|No|Nr|Fig"
+    r"|(?i:approx|aprox|incl|excl|resp|inkl|exkl|zzgl|bzgl|evtl|bspw|bzw|dept|prof))|\b[A-Z])\.$"
+)
 #: Signs at the end of a piece that can be an abbreviation, with the one before it.
-_LONGEST_END = 12
+LONGEST_END = 12
 _END = re.compile(r"(?<=[.!?])[\"'\u201d\u2019)\]*]*\s+(?=[^\s])|(?<=[\u3002\uff01\uff1f])\s*")
 
 
@@ -283,7 +287,7 @@ def split_prose(text: str) -> list[str]:
             piece = line[start : end.start()]
             after = line[end.end() : end.end() + 1]
             inside_code = line.count("`", start, end.start()) % 2 == 1
-            if inside_code or _ABBREVIATION.search(piece[-_LONGEST_END:]) or after.islower():
+            if inside_code or ABBREVIATION.search(piece[-LONGEST_END:]) or after.islower():
                 continue
             out.append(line[start : end.end()].strip())
             start = end.end()

@@ -152,7 +152,8 @@ def _phrases(text: _Text, request: TagRequest) -> Iterator[Proposal]:
     own = {_stem(word) for literal in request.current for word in _words(literal.value)}
     found = []
     for place, phrase in enumerate(_numbered(request.title, _title_phrases(request.title, own))):
-        spoken = min(text.spoken([_Trigger((_stem(word),), exact=False)]) for word in phrase)
+        # A number with points, 3.1, is several words of a statement.
+        spoken = min(text.spoken([_Trigger(tuple(map(_stem, _words(word))), exact=False)]) for word in phrase)
         value = tag_text("-".join(phrase), 60)
         if spoken and not _subject_words() >= {_stem(word) for word in phrase}:
             found.append((-len(phrase), place, value, spoken))
@@ -164,8 +165,12 @@ def _phrases(text: _Text, request: TagRequest) -> Iterator[Proposal]:
 def _numbered(title: str, phrases: Iterator[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     """The phrases with the number that belongs to them: chapter 3 is another subject than chapter 4."""
     for phrase in phrases:
-        number = re.search(rf"(?<!\w){re.escape(phrase[-1])}[ -](\d{{1,4}})(?![\w.]*\w)", title, re.IGNORECASE)
-        yield (*phrase, number[1]) if number is not None and phrase[-1] in NUMBERED else phrase
+        last = re.escape(phrase[-1])
+        number = re.search(rf"(?<!\w)({last})([ -])(\d{{1,4}}(?:\.\d{{1,4}})*)(?!\.?\w)", title, re.IGNORECASE)
+        named = number is not None and (
+            not NUMBERED.isdisjoint(phrase[-2:]) or (number[1].isupper() and number[2] == "-")
+        )
+        yield (*phrase, number[3]) if number is not None and named else phrase
 
 
 def _title_phrases(title: str, own: set[str]) -> Iterator[tuple[str, ...]]:

@@ -70,10 +70,12 @@ _GONE = re.compile(
 #: A decision against something.
 _AGAINST = re.compile(
     r"(?<!\w)(?:no|kein|keine|keinen|sin|ni) (?P<object>[\w.+-]+(?: [\w.+-]+){0,1})(?=[,.;!]|\Z| any more)"
-    r"|(?<!\w)not (?:on |at |by |until )?(?P<figure>\d[\d.:]*)(?: [^\W\d]+)?(?=[,.;!]|\Z)",
+    r"|(?<!\w)not (?:on |at |by |until )?(?P<figure>\d[\d.:]*)(?: (?P<unit>[^\W\d]+))?(?=[,.;!]|\Z)",
     re.IGNORECASE,
 )
 _FIGURE = re.compile(r"(?<![\w#])\d+(?:[.,:]\d+)*")
+#: Between a figure and the unit that is written right behind it: 30ms.
+_GLUED = re.compile(r"(?<=\d)(?=[^\W\d_])")
 _DATES = re.compile(
     rf"{_ISO_DAY.pattern}(?:T[\d:]+Z?)?|{_DAY.pattern}(?:,?\s+(?:de\s+)?\d{{4}})?"
     rf"|{_MONTH_FIRST.pattern}|{_KANJI_DAY.pattern}",
@@ -180,14 +182,24 @@ def _taken_back(claims: Mapping[UUID, tuple[Section, Bullet]]) -> list[tuple[UUI
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A thing whose use ends: the roots of its words, and its figures. A figure alone has no words."""
+    """A thing whose use ends: the roots of its words, and its figures. A figure alone has no words.
+
+    `unit`: the roots of what a figure alone counts; `days`: the days of the calendar that it names, (month, day).
+    """
 
     words: frozenset[str]
     figures: frozenset[str]
+    unit: frozenset[str] = frozenset()
+    days: frozenset[tuple[int, int]] = frozenset()
 
     def within(self, other: _Ended) -> bool:
         """Whether the other thing is this one, named as closely."""
-        return self.words <= other.words and self.figures <= other.figures
+        return (
+            self.words <= other.words
+            and self.figures <= other.figures
+            and self.unit <= other.words | other.unit
+            and self.days <= other.days
+        )
 
 
 def _ended(text: str) -> list[_Ended]:
@@ -195,11 +207,16 @@ def _ended(text: str) -> list[_Ended]:
     text = text[:LONGEST_CLAIM]
     found = []
     for match in [*_ENDS.finditer(text), *_GONE.finditer(text), *_AGAINST.finditer(text)]:
-        name = " ".join(part.strip("`") for part in match.groupdict().values() if part)
+        parts = match.groupdict()
+        unit = _roots(_named(parts.pop("unit", None) or ""))
+        name = " ".join(part.strip("`") for part in parts.values() if part)
         words = _named(name)
         figures = frozenset(_FIGURE.findall(name))
-        if words - _GENERIC or (figures and not words):
-            found.append(_Ended(frozenset(word[:_ROOT] for word in words), figures))
+        days = frozenset(_days(match[0])) if figures and not words else frozenset()
+        if days:
+            found.append(_Ended(frozenset(), frozenset(), days=days))
+        elif words - _GENERIC or (figures and not words):
+            found.append(_Ended(_roots(words), figures, unit))
     return found
 
 
@@ -208,13 +225,18 @@ def _named(text: str) -> set[str]:
     return {word for word in title_terms(text) if not word.isdigit()}
 
 
+def _roots(words: Collection[str]) -> frozenset[str]:
+    return frozenset(word[:_ROOT] for word in words)
+
+
 def _rests_on(text: str, decision: str, ended: list[_Ended]) -> bool:
     """Whether a sentence speaks of one of the things, and does not itself say that it goes."""
-    said = _Ended(frozenset(word[:_ROOT] for word in _named(text)), frozenset(_FIGURE.findall(text)))
+    words = _named(text) | _named(_GLUED.sub(" ", text))
+    said = _Ended(_roots(words), frozenset(_FIGURE.findall(text)), days=frozenset(_days(text)))
     # Two things of the same figure are told apart by what else both sentences speak of.
-    related = not (_named(text) & _named(decision)) <= _GENERIC
+    related = _roots((_named(text) & _named(decision)) - _GENERIC - _MONTHS.keys())
     return any(
-        one.within(said) and (one.words or related) and not any(one.within(other) for other in _ended(text))
+        one.within(said) and (one.words or related - one.unit) and not any(one.within(other) for other in _ended(text))
         for one in ended
     )
 

@@ -17,7 +17,7 @@ from uuid import UUID
 from rivet_pipeline.summaries.grounding import identifiers, telling_words
 from rivet_pipeline.summaries.signals import OPEN
 from rivet_pipeline.wiki.contradictions import ends_what
-from rivet_pipeline.wiki.names import fold, names_another_number, speaks_of, tidy_title, title_terms
+from rivet_pipeline.wiki.names import fold, names_another_number, numbered_apart, speaks_of, tidy_title, title_terms
 from rivet_pipeline.wiki.standing import stands_alone, without_introduction
 from rivet_pipeline.wiki.subjects import others_after, subject_of, telling_terms
 from rivet_pipeline.wiki.turns import Message, read_turns
@@ -132,10 +132,13 @@ def _standing(turns: Sequence[Message]) -> Iterator[_Wish]:
         for text in turn.held:
             rules = rules or RULES.search(text) is not None
             point = without_introduction(text)
-            introduced = point != text and STANDING.search(text.removesuffix(point)) is not None
+            # The point begins with a capital that it may not have in the sentence, so it is told by its length.
+            introduced = point != text and STANDING.search(text[: -len(point)]) is not None
             wants = STANDING.search(text) is not None or (rules and len(telling_words(point)) >= _TELLING)
+            # "From now on I prefer … the charts" is wanted always, "I prefer … the charts" of these.
+            here = PREFERS_HERE.search(text) is not None and STANDING.search(PREFERS_HERE.sub("", text)) is None
             # "For next time: ask before …" is an order that is never done.
-            if wants and PREFERS_HERE.search(text) is None and stands_alone(point, "user", order=introduced):
+            if wants and not here and stands_alone(point, "user", order=introduced):
                 yield _Wish(text, point, turn.when)
 
 
@@ -162,8 +165,8 @@ def _about_subject(request: MineRequest, turns: Sequence[Message], wished: set[s
         return []
     title, others = found
     found_claims = list(_findings(turns, wished))
-    own = next((one for one in request.candidates if fold(one.title) == fold(title)), None)
-    if own is None and (own := _overturned(request, found_claims)) is not None:
+    own = next((one for one in _earlier(request) if fold(one.title) == fold(title)), None)
+    if own is None and (own := _overturned(request, title, found_claims)) is not None:
         title = own.title
     terms = {term for name in (title, *(own.aliases if own else ())) for term in telling_terms(name)}
     aspects = {term for name in others_after(request.title or "") for term in telling_terms(name)}
@@ -182,29 +185,27 @@ def _about_subject(request: MineRequest, turns: Sequence[Message], wished: set[s
 
 def _earlier(request: MineRequest) -> list[Candidate]:
     """The pages that stood when the leaf was said: mining it again must not find others, and say something else."""
-    return [
-        page
-        for page in request.candidates
-        if any(bullet.as_of <= request.latest_at for bullet in page.page.all_bullets)
-    ]
+    return [page for page in request.candidates if page.page.stood_at(request.latest_at)]
 
 
-def _overturned(request: MineRequest, found: Sequence[_Found]) -> Candidate | None:
+def _overturned(request: MineRequest, title: str, found: Sequence[_Found]) -> Candidate | None:
     """The one page on which stands the decision that a session about its end takes back.
 
     Else the old decision would hold on its page for ever, and the new one stand on a page of its own. Once that is done
-    it stands in the page's history, where mining again has to find it.
+    it stands in the page's history, where mining again has to find it. What ends is the session's subject, or something
+    that its title names on the subject's page: the importer that drops Redis says nothing of who else uses it.
     """
-    named = set(title_terms(request.title or ""))
+    own, named = set(title_terms(title)), set(title_terms(request.title or ""))
     pages = [
         page
         for page in _earlier(request)
-        if any(
-            ends_what(one.text, bullet.text, named)
+        if not (numbered_apart(title, page.title) or names_another_number(request.title or "", page.title))
+        and any(
+            ends_what(one.text, bullet.text, named if speaks_of(" ".join((page.title, *page.aliases)), own) else own)
             for one in found
             if one.section == "decisions"
             for bullet in (*page.page.sections.get("decisions", ()), *(entry.bullet for entry in page.page.history))
-            if bullet.as_of < one.when
+            if bullet.first_at < one.when
         )
     ]
     return pages[0] if len(pages) == 1 else None
@@ -371,7 +372,7 @@ def _page_names(pages: Sequence[Candidate]) -> dict[str, set[str]]:
 def _draft(request: MineRequest, title: str, claims: tuple[Claim, ...], hints: tuple[str, ...]) -> PatchDraft:
     related = [
         candidate.title
-        for candidate in request.candidates
+        for candidate in _earlier(request)
         if fold(candidate.title) != fold(title) and _mentions(request.text, candidate.title)
     ]
     entities = tuple(name for name in names_in([claim.text for claim in claims]) if fold(name) != fold(title))
@@ -399,7 +400,7 @@ def _of_session(request: MineRequest, turns: Sequence[Message]) -> tuple[str, tu
     body = "\n".join(text for turn in turns for text in turn.said)
     found = subject_of(request.title, body, request.ran_in, _frequent_names(turns))
     terms = set(title_terms(request.title))
-    for candidate in request.candidates:
+    for candidate in _earlier(request):
         if candidate.why == SAME_SESSION and terms & set(title_terms(candidate.title)):
             return candidate.title, found[1] if found is not None else ()
     return found

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 
-from rivet_pipeline.summaries.signals import STOP_WORDS
+from rivet_pipeline.summaries.signals import NUMBERED, STOP_WORDS
 from rivet_pipeline.wiki.types import LONGEST_TITLE
 
 #: Characters of a slug, as the addresses of pages have them.
@@ -29,8 +29,18 @@ _SENTENCE = re.compile(
 )
 _MOST_WORDS = 8
 
-_NUMBER = re.compile(r"(?<![\w.])(?:v\.? ?)?([a-z]{0,3}\d+(?:[.,]\d+)*)(?!\w)", re.IGNORECASE)
-_NUMBERED = re.compile(r"(?<!\w)([^\W\d_]{3,20})[\s#-]{1,3}(\d{1,4}(?:\.\d+)*)(?!\w)", re.IGNORECASE)
+#: A number with the letters that it is written together with: TG-04, node01, 3a.
+_NUMBER = re.compile(r"(?<![\w.])(?:v\.? ?|([a-z]{1,20})-?)?(\d+(?:[.,]\d+)*[a-z]?)(?!\w)", re.IGNORECASE)
+#: A word with its number, or its numbers: chapters 3 and 4, nodes 1 to 3.
+_COUNT = r"\d{1,4}(?:\.\d+)*[a-z]?(?!\w)"
+_NUMBERED = re.compile(
+    rf"(?<!\w)([^\W\d_]{{3,20}})[\s#-]{{0,3}}({_COUNT}(?:\s?(?:,|/|&|-|\u2013|to|and|or|bis|und|oder|y|o)\s?{_COUNT}){{0,9}})",
+    re.IGNORECASE,
+)
+_LISTED = re.compile(_COUNT, re.IGNORECASE)
+_RANGE = re.compile(r"(\d{1,4})\s?(?:-|\u2013|to|bis)\s?(\d{1,4})(?![.\w])", re.IGNORECASE)
+#: Numbers between the ends of a range that are read.
+_WIDEST = 50
 
 #: Letters of the last part of a compound that is a name of the whole.
 _COMPOUND_HEAD = 6
@@ -94,14 +104,27 @@ def speaks_of(text: str, terms: Collection[str]) -> bool:
 
 def numbered_apart(one: str, other: str) -> bool:
     """Whether two titles name things of different numbers: chapter 3 and chapter 4, gauge TG-04 and gauge TG-07."""
-    mine, yours = ({number.casefold().lstrip("0") for number in _NUMBER.findall(title)} for title in (one, other))
-    return bool(mine and yours) and not (mine <= yours or yours <= mine)
+    mine, yours = _codes(one), _codes(other)
+    return bool(mine and yours) and not (_all_among(mine, yours) or _all_among(yours, mine))
+
+
+def _codes(title: str) -> set[tuple[str, str]]:
+    """The numbers of a title, each with the letters before it; a word such as chapter is none of them."""
+    found = ((letters.casefold(), number.casefold().lstrip("0")) for letters, number in _NUMBER.findall(title))
+    return {("" if stem(letters) in NUMBERED else letters, number) for letters, number in found}
+
+
+def _all_among(codes: set[tuple[str, str]], others: set[tuple[str, str]]) -> bool:
+    """Whether the other ones hold all of these; TG-04 may be called 4."""
+    return all(
+        any(number == other and (not letters or not before or letters == before) for before, other in others)
+        for letters, number in codes
+    )
 
 
 def names_another_number(text: str, title: str) -> bool:
     """Whether a text speaks of another thing of the title's kind, and not of the title's own: of chapter 4."""
-    own = _numbers(title)
-    said = _numbers(text)
+    own, said = _numbers(title, named=True), _numbers(text)
     return any(
         word in said and not any(_is_release_of(one, other) for one in said[word] for other in numbers)
         for word, numbers in own.items()
@@ -113,11 +136,20 @@ def _is_release_of(one: str, other: str) -> bool:
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
-def _numbers(text: str) -> dict[str, set[str]]:
-    """What may be numbered things in a text: the numbers by the words before them."""
+def _numbers(text: str, *, named: bool = False) -> dict[str, set[str]]:
+    """The numbered things of a text: the numbers by the words before them. What counts or measures is none of them.
+
+    `named`: the text is a title, which has a release behind its first word alone: kelpie 0.10, and no limit of 0.5.
+    """
     found: dict[str, set[str]] = {}
     for match in _NUMBERED.finditer(text):
-        found.setdefault(stem(match[1].casefold()), set()).add(match[2].lstrip("0"))
+        word, first = stem(match[1].casefold()), _LISTED.findall(match[2])[0]
+        if word not in NUMBERED and ("." not in first or (named and match.start() > 0)):
+            continue
+        numbers = found.setdefault(word, set())
+        numbers.update(number.casefold().lstrip("0") for number in _LISTED.findall(match[2]))
+        for start, end in _RANGE.findall(match[2]):
+            numbers.update(map(str, range(int(start), min(int(end), int(start) + _WIDEST) + 1)))
     return found
 
 

@@ -355,8 +355,20 @@ def read_topic(connection: Connection, wanted: str) -> TopicPage | None:
 
 
 def address_of(connection: Connection, wanted: str) -> str:
-    """The slug of the page that goes by an address or a name; that of the name itself where no page has it now."""
-    row = _find(connection, wanted)
+    """The slug of the page that goes by an address or a name; that of the name itself where no page has it now.
+
+    A page of which nothing holds any more keeps its address, and that of a page that was merged with it.
+    """
+    held = connection.execute(
+        """
+        SELECT t.slug FROM ros_wiki_topics AS t
+        LEFT JOIN ros_wiki_redirects AS r ON r.topic_id = t.id AND r.from_slug = %(slug)s
+        WHERE t.status <> 'merged' AND (t.slug = %(slug)s OR r.from_slug IS NOT NULL)
+        ORDER BY (t.slug = %(slug)s) DESC, t.slug LIMIT 1
+        """,
+        {"slug": slugify(wanted)},
+    ).fetchone()
+    row = held or _find(connection, wanted)
     return slugify(wanted) if row is None else row["slug"]
 
 

@@ -7,16 +7,24 @@ summary itself speaks of it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TypeVar
 from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.wiki.pages import page_from_json
-from rivet_pipeline.wiki.search import search_topics
+from rivet_pipeline.wiki.search import TopicHit, search_topics
 from rivet_pipeline.wiki.types import SAME_SESSION, Candidate, MineRequest, Tag
 
 #: Pages that a miner is shown, and characters of the leaf that are searched with.
 MOST_CANDIDATES = 8
 _SEARCHED = 500
+
+#: Pages that one search brings, and those that it is taken from.
+_FOUND, _LOOKED_AT = 5, 20
+
+_Paged = TypeVar("_Paged", Candidate, TopicHit)
 
 _FRAME = re.compile(r"\APeriod \d{4}-\d\d-\d\dT[^\n]*\n\s*(?=\S)")
 
@@ -81,9 +89,15 @@ def _candidates(connection: Connection, request: MineRequest, conversation_id: U
         page = page_from_json(row["page"])
         found[row["slug"]] = Candidate(row["slug"], row["title"], page.aliases, page, SAME_SESSION)
     for query, why in _queries(request):
-        for hit in search_topics(connection, query, limit=5).hits:
+        hits = search_topics(connection, query, limit=_LOOKED_AT).hits
+        for hit in _earlier_first(hits, request.latest_at)[:_FOUND]:
             found.setdefault(hit.slug, Candidate(hit.slug, hit.title, hit.page.aliases, hit.page, why))
-    return tuple(list(found.values())[:MOST_CANDIDATES])
+    return tuple(_earlier_first(found.values(), request.latest_at)[:MOST_CANDIDATES])
+
+
+def _earlier_first(pages: Iterable[_Paged], when: datetime) -> list[_Paged]:
+    """The pages that stood when a leaf was said, then those that came later, which must not crowd them out."""
+    return sorted(pages, key=lambda one: not one.page.stood_at(when))
 
 
 def _queries(request: MineRequest) -> list[tuple[str, str]]:

@@ -7,10 +7,11 @@ the day on which it was said or to whoever said it, and must not be a guess, an 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Literal
 
 from rivet_pipeline.summaries.grounding import telling_words
-from rivet_pipeline.summaries.sentences import split_prose
+from rivet_pipeline.summaries.sentences import ABBREVIATION, LONGEST_END, split_prose
 from rivet_pipeline.wiki.contradictions import names_a_day
 from rivet_pipeline.wiki.types import LONGEST_CLAIM
 from rivet_pipeline.wiki.wordings import (
@@ -86,7 +87,7 @@ _OPENING = re.compile(
 def points_of(text: str) -> list[str]:
     """The sentences of what was said in one breath, without scraps before them ("Nice. Fix both. Names: ...")."""
     points = []
-    for sentence in (piece for prose in split_prose(text.strip()) for piece in _SMALL_END.split(prose)):
+    for sentence in (piece for prose in split_prose(text.strip()) for piece in _as_typed(prose)):
         point = " ".join(sentence.split()).strip()
         while (scrap := _SCRAP.match(point)) is not None and not _weighs(scrap["scrap"]):
             point = point[scrap.end() :]
@@ -94,6 +95,16 @@ def points_of(text: str) -> list[str]:
         if point:
             points.append(_with_capital(point))
     return points
+
+
+def _as_typed(prose: str) -> Iterator[str]:
+    """The sentences of one that goes on small behind an end; behind an abbreviation there is none."""
+    start = 0
+    for end in _SMALL_END.finditer(prose):
+        if ABBREVIATION.search(prose[max(end.start() - LONGEST_END, 0) : end.start()]) is None:
+            yield prose[start : end.start()]
+            start = end.end()
+    yield prose[start:]
 
 
 def _with_capital(point: str) -> str:

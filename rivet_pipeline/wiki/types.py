@@ -133,6 +133,10 @@ class Page:
         """Those and the former ones."""
         return [*self.bullets, *(former.bullet for former in self.history)]
 
+    def stood_at(self, when: datetime) -> bool:
+        """Whether something of it had been said by then."""
+        return any(bullet.first_at <= when for bullet in self.all_bullets)
+
 
 #: How a candidate was found that an earlier leaf of the same session has brought.
 SAME_SESSION = "the same session"

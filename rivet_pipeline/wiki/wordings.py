@@ -85,7 +85,8 @@ RESULT = re.compile(
 
 #: Says that what was wrong before is not any more.
 REPAIRED = re.compile(
-    r"(?<!\w)(?:works? (?:now|again)|now works|(?:is|are) (?:fixed|solved|mended)(?! by\b)|fixed now"
+    r"(?<!\w)(?:works? (?:now|again)|now works|(?:is|are) (?:fixed|solved|mended)(?! (?:by|at|for|to|until|per)\b)"
+    r"|fixed now"
     r"|(?:geht|läuft|funktioniert) (?:jetzt|wieder)|(?:ya|ahora) funciona|vuelve a funcionar)(?!\w)|直りました|直った",
     re.IGNORECASE,
 )

@@ -15,7 +15,8 @@ from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.wiki.miner import DeterministicMiner
 from rivet_pipeline.wiki.pages import build_page, page_to_json
 from rivet_pipeline.wiki.quality import oversized_pages, stale_extractions, uncited_sentences, unlike_their_patches
-from rivet_pipeline.wiki.read import read_gaps, read_topic
+from rivet_pipeline.wiki.read import list_topics, read_gaps, read_topic
+from rivet_pipeline.wiki.requests import read_request
 from rivet_pipeline.wiki.store import applied_patches
 from rivet_pipeline.wiki.topics import refresh_topics, wiki_is_due
 from rivet_pipeline.wiki.types import MineRequest, PatchDraft
@@ -65,6 +66,20 @@ def test_a_leaf_is_mined_once(connection: Connection, pool: Pool) -> None:
     row = connection.execute("SELECT leaf_id, outcome, patches FROM ros_wiki_extractions").fetchone()
     assert row == {"leaf_id": leaf, "outcome": "patches", "patches": 2}
     assert_sound(connection)
+
+
+def test_pages_that_came_later_do_not_crowd_out_those_that_a_leaf_was_shown(connection: Connection, pool: Pool) -> None:
+    for place in range(5):
+        add_leaf(connection, f"Basin {'abcde'[place]} | The gate of the quay is old", days=-9)
+    leaf = add_leaf(connection, "Quay gate | It is open", title="Gate of the quay")
+    mine(pool)
+    shown = {one.title for one in read_request(connection, leaf).candidates}
+    for word in ("Lamp", "Rope", "Crane", "Ladder", "Fender", "Bollard"):
+        add_leaf(connection, f"{word} | The quay gate, the gate of the quay, is open at the gate", days=9)
+    mine(pool)
+    assert len(list_topics(connection)[0]) == 12
+    assert len(shown) == 5
+    assert shown <= {one.title for one in read_request(connection, leaf).candidates}
 
 
 def test_nothing_to_keep_is_an_outcome_and_not_pending_again(connection: Connection, pool: Pool) -> None:

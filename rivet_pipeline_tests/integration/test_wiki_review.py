@@ -15,7 +15,7 @@ from rivet_pipeline.db.pool import Connection, Pool, open_pool
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.wiki.consolidate import SPLIT_FROM, consolidate
 from rivet_pipeline.wiki.quality import oversized_pages, uncited_sentences, unlike_their_patches
-from rivet_pipeline.wiki.read import read_history, read_revision, read_topic
+from rivet_pipeline.wiki.read import address_of, read_history, read_revision, read_topic
 from rivet_pipeline.wiki.review import decide, list_patches, revert
 from rivet_pipeline_tests.integration.test_wiki_identity import merge
 from rivet_pipeline_tests.integration.test_wiki_mining import assert_sound, statuses, texts
@@ -205,6 +205,27 @@ def test_consolidation_proposes_and_applies_nothing_and_what_was_rejected_is_not
     assert consolidate(connection).merges == []
     decide(connection, patch_ids(connection), "reject", by="mara")
     assert consolidate(connection).merges == []
+
+
+def test_an_address_finds_its_patches_when_nothing_of_its_page_holds_any_more(
+    connection: Connection, pool: Pool
+) -> None:
+    add_leaf(connection, "Importer | It polls gauges")
+    add_leaf(connection, "Tide service | It counts tides", days=1)
+    mine(pool)
+    merge(connection, topic(connection, "importer"), topic(connection, "tide-service"))
+    assert address_of(connection, "tide-service") == "importer"
+    edits = [view.id for view in list_patches(connection, statuses=["applied"])[0] if view.kind == "edit"]
+    for edit in edits:
+        revert(connection, edit, by="mara")
+    assert read_topic(connection, "importer") is None
+    for wanted in ("importer", "tide-service", "Tide service"):
+        slug = address_of(connection, wanted)
+        assert {view.id for view in list_patches(connection, statuses=["reverted"], slug=slug)[0]} == set(edits)
+    add_leaf(connection, "Gauge poller | It polls", days=2)
+    mine(pool)
+    connection.execute("UPDATE ros_wiki_topics SET alias_keys = alias_keys || '{importer}' WHERE slug = 'gauge-poller'")
+    assert address_of(connection, "importer") == "importer"
 
 
 def test_a_page_that_is_too_long_gets_a_split_proposed_that_moves_sentences_and_citations(

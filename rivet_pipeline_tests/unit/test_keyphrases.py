@@ -112,3 +112,12 @@ def test_the_number_of_a_numbered_thing_is_part_of_its_tag() -> None:
     text = statements("The outline of chapter 4.", "Chapter 4 is due in May.", "And chapter 4 again, all of chapter 4.")
     assert "topic:chapter-4" in found(text, title="Chapter 4 outline")
     assert found(text, title="Deadlines 4") == []
+
+
+def test_things_of_different_numbers_have_different_tags() -> None:
+    for number in ("3.1", "3.2"):
+        text = statements(*[f"Chapter {number} is due in May."] * 4)
+        assert found(text, title=f"Chapter {number} outline") == [f"topic:chapter-{number}"]
+    for gauge in ("TG-04", "TG-07"):
+        text = statements(*[f"The gauge {gauge} was offline at night."] * 4)
+        assert f"topic:gauge-{gauge.casefold()}" in found(text, title=f"Gauge {gauge} in Tangholm")

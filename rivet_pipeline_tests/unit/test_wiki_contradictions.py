@@ -32,6 +32,11 @@ def ends(decision: str, earlier: str) -> bool:
         ("Acordado, restic queda, sin cambios.", "Los cambios de restic van a main."),
         ("Entschieden, restic bleibt, kein Problem.", "Das Problem war ein altes Lock."),
         ("Decided: the release waits, no rush.", "The rush of orders comes at eight."),
+        ("Chapter 4 is due on 20 May now, not 30 April.", "Chapter 4 has 30 pages."),
+        ("Chapter 4 is due on 20 May now, not 30 April.", "Chapter 4 has 30 pages since April."),
+        ("The lease ends on 20 May now, not 30 April.", "Chapter 4 is due on 30 April."),
+        ("The importer keeps backups for 14 days, not 30 days.", "The importer waits 30 seconds."),
+        ("The importer keeps backups for 14 days, not 30 days.", "The printer jams every 30 days."),
     ],
 )
 def test_a_word_or_a_figure_in_common_ends_nothing(decision: str, earlier: str) -> None:
@@ -48,6 +53,10 @@ def test_a_word_or_a_figure_in_common_ends_nothing(decision: str, earlier: str) 
         ("Keep 14 days of backups only, not 30.", "Backups are kept for 30 days."),
         ("Redisの使用をやめます。", "Redis holds the sessions of the shop."),
         ("Redis is gone from the stack.", "Redis holds the sessions of the shop."),
+        ("Chapter 4 is due on 20 May now, not 30 April.", "Lindqvist wants chapter 4 by 30 April."),
+        ("Chapter 4 is due on 20 May now, not 30 April.", "The deadline of chapter 4 is 2026-04-30."),
+        ("The importer keeps backups for 14 days, not 30 days.", "The importer deletes backups after 30 days."),
+        ("The importer waits 20 ms, not 30 ms.", "The importer sleeps for 30ms."),
     ],
 )
 def test_what_rests_on_the_thing_that_goes_is_history(decision: str, earlier: str) -> None:

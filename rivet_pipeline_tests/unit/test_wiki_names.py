@@ -107,6 +107,13 @@ def test_sentences_can_not(title: str) -> None:
         ("Chapter 3", "Chapter", False),
         ("Postgres 15 to 17", "Postgres 17", False),
         ("Release v2.1", "Release 2.1", False),
+        ("Gauge TG-04", "Gauge TG04", False),
+        ("Gauge TG-04", "Gauge TG 4", False),
+        ("Section 3a", "Section 3b", True),
+        ("Backup of node01", "Backup of node02", True),
+        ("Backup of node01", "Backup of node 1", False),
+        ("Berth N7", "Berth S7", True),
+        ("Deadline of chapter-3", "Deadline of chapter 3", False),
     ],
 )
 def test_things_of_different_numbers_are_different_things(one: str, other: str, apart: bool) -> None:
@@ -122,6 +129,14 @@ def test_things_of_different_numbers_are_different_things(one: str, other: str, 
         ("The panel has 31 towns.", "Chapter 3", False),
         ("kelpie 0.11: keep both copies.", "Kelpie 0.10.0", True),
         ("kelpie 0.11.2 fixes the upload.", "Kelpie 0.11", False),
+        ("Decision: retry limit 8, because the quay is slow.", "Retry limit 5", False),
+        ("Decision: retry limit 0.8 s.", "Retry limit 0.5", False),
+        ("Chapters 3 and 4 share a table.", "Chapter 4", False),
+        ("Chapters 2, 3 and 4 share a table.", "Chapter 4", False),
+        ("Chapters 3 to 6 share a table.", "Chapter 5", False),
+        ("Chapters 3 and 4 share a table.", "Chapter 6", True),
+        ("Section 3b is too long.", "Section 3a", True),
+        ("node02 has a new disk.", "Backup of node01", True),
     ],
 )
 def test_a_sentence_about_another_number_is_not_about_this_one(text: str, title: str, other: bool) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rivet_pipeline.wiki.addressed import addresses_machine
 from rivet_pipeline.wiki.markdown import short_title
-from rivet_pipeline.wiki.miner import DeterministicMiner, names_in
+from rivet_pipeline.wiki.miner import PREFERENCES_TITLE, DeterministicMiner, names_in
 from rivet_pipeline.wiki.standing import points_of, stands_alone
 from rivet_pipeline.wiki.turns import read_turns
 from rivet_pipeline.wiki.types import MineRequest
@@ -68,6 +68,53 @@ def test_scraps_before_a_sentence_are_left_out() -> None:
     assert points_of("Nice. Fix both. Names: normalise them to NFC, but never rename a file.")[-1] == (
         "Normalise them to NFC, but never rename a file."
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Decision: the beef cheeks stay approx. three hours in the oven.",
+        "Decision: the box costs 40 euros incl. the shipping to Kiel.",
+        "Decision: the box costs 40 euros incl. VAT and shipping to Kiel.",
+        "Decision: the mixers resp. ovens run on their own fuse.",
+    ],
+)
+def test_an_abbreviation_ends_no_sentence(text: str) -> None:
+    assert points_of(text) == [text]
+
+
+def test_people_begin_sentences_small() -> None:
+    assert points_of("The oven is hot enough. the bread goes in at nine.")[-1] == "The bread goes in at nine."
+
+
+@pytest.mark.parametrize("end", ["fixed at 4096", "fixed for 2026", "fixed until May", "fixed to 4096"])
+def test_what_is_set_is_not_repaired(end: str) -> None:
+    told = claims(
+        "Gripper driver",
+        "assistant: The gripper driver can't run on Windows.",
+        f"assistant: The page size of the gripper driver is {end}.",
+    )
+    assert "The gripper driver can't run on Windows." in told
+    mended = "assistant: The page size of the gripper driver is fixed."
+    assert "can't" not in "".join(claims("Gripper driver", "assistant: The gripper driver can't run.", mended))
+
+
+def standing(text: str) -> list[str]:
+    """What a person who says this wants everywhere and always."""
+    line = f"- 2026-03-02T11:00Z pi/user: {text}"
+    answer = DeterministicMiner().mine(MineRequest(uuid4(), line, NOON, NOON, "Gripper driver", "pi"))
+    return [claim.text for draft in answer.drafts if draft.title == PREFERENCES_TITLE for claim in draft.claims]
+
+
+def test_an_order_is_for_ever_where_its_introduction_says_so() -> None:
+    assert standing("I think: update the table in future releases.") == []
+    assert standing("Remember for next time: ask before you prune volumes.") == ["Ask before you prune volumes."]
+
+
+def test_what_is_preferred_from_now_on_is_preferred_everywhere() -> None:
+    wish = "From now on I prefer metric units in all the charts."
+    assert standing(wish) == [wish]
+    assert standing("I prefer metric units in all the charts.") == []
 
 
 def test_what_is_refuted_is_left_out_and_what_is_agreed_to_is_a_decision() -> None:

@@ -7,14 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from rivet_pipeline.db.embedded import EmbeddedServer
-from rivet_pipeline.db.pool import Connection, connect, open_pool
-from rivet_pipeline.summaries.compact import summarize_leaves
-from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
-from rivet_pipeline.wiki.extract import mine_leaves
-from rivet_pipeline.wiki.miner import DeterministicMiner
-from rivet_pipeline.wiki.read import TopicPage, list_topics, read_topic
-from rivet_pipeline_tests.api_server import module_store
-from rivet_pipeline_tests.wiki_sessions import BAKERY, ROBOT, store_sessions
+from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.wiki.read import list_topics, read_topic
+from rivet_pipeline_tests.integration.wiki_pages import check_page, mined, texts
+from rivet_pipeline_tests.wiki_sessions import BAKERY, ROBOT
 
 #: What holds, what stands in the history, and what stands nowhere, by page.
 SAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
@@ -47,11 +43,7 @@ WISHES = ("no blocking calls in the control loop", "always show prices with VAT"
 
 @pytest.fixture(scope="module")
 def held_out(server: EmbeddedServer) -> Iterator[str]:
-    with module_store(server, "wiki_held_out") as url, open_pool(url, max_size=3) as pool:
-        with pool.connection() as connection:
-            store_sessions(connection, ROBOT + BAKERY)
-        summarize_leaves(pool, days=None, summarizer=ExtractiveSummarizer())
-        assert mine_leaves(pool, days=None, miner=DeterministicMiner()).failures == 0
+    with mined(server, "wiki_held_out", ROBOT + BAKERY) as url:
         yield url
 
 
@@ -61,24 +53,13 @@ def wiki(held_out: str) -> Iterator[Connection]:
         yield connection
 
 
-def texts(found: TopicPage) -> list[str]:
-    return [sentence.text for section in found.sections for sentence in section.sentences]
-
-
 def test_the_pages_are_the_subjects(wiki: Connection) -> None:
     assert {topic.title for topic in list_topics(wiki)[0]} == {*SAYS, "Standing preferences"}
 
 
 @pytest.mark.parametrize("title", SAYS)
 def test_what_was_decided_holds_and_what_was_reversed_is_history(wiki: Connection, title: str) -> None:
-    found = read_topic(wiki, title)
-    assert found is not None
-    holds, history, nowhere = SAYS[title]
-    told, former = texts(found), [entry.sentence.text for entry in found.history]
-    assert [words for words in holds if not any(words in text for text in told)] == []
-    assert [words for words in history if any(words in text for text in told)] == []
-    assert [words for words in history if not any(words in text for text in former)] == []
-    assert [(words, text) for words in nowhere for text in told if words in text] == []
+    check_page(wiki, title, SAYS[title])
 
 
 def test_what_somebody_wants_always_stands_apart(wiki: Connection) -> None:

@@ -12,15 +12,13 @@ import pytest
 
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect, open_pool
-from rivet_pipeline.summaries.compact import summarize_leaves
-from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
 from rivet_pipeline.versions import WIKI_PIPELINE_VERSION
 from rivet_pipeline.wiki.consolidate import consolidate
 from rivet_pipeline.wiki.extract import mine_leaves
 from rivet_pipeline.wiki.miner import DeterministicMiner
-from rivet_pipeline.wiki.read import TopicPage, list_topics, read_topic
-from rivet_pipeline_tests.api_server import module_store
-from rivet_pipeline_tests.wiki_sessions import Session, store_sessions
+from rivet_pipeline.wiki.read import list_topics, read_topic
+from rivet_pipeline_tests.integration.wiki_pages import check_page, mined, texts
+from rivet_pipeline_tests.wiki_sessions import Session
 
 LIVES = (
     Session(
@@ -193,11 +191,7 @@ WISHES = ("Ask before you prune volumes.", "Never cups in my recipes, ever.")
 
 @pytest.fixture(scope="module")
 def lives(server: EmbeddedServer) -> Iterator[str]:
-    with module_store(server, "wiki_lives") as url, open_pool(url, max_size=3) as pool:
-        with pool.connection() as connection:
-            store_sessions(connection, LIVES)
-        summarize_leaves(pool, days=None, summarizer=ExtractiveSummarizer())
-        assert mine_leaves(pool, days=None, miner=DeterministicMiner()).failures == 0
+    with mined(server, "wiki_lives", LIVES) as url:
         yield url
 
 
@@ -207,24 +201,13 @@ def wiki(lives: str) -> Iterator[Connection]:
         yield connection
 
 
-def texts(found: TopicPage) -> list[str]:
-    return [sentence.text for section in found.sections for sentence in section.sentences]
-
-
 def test_the_pages_are_the_subjects(wiki: Connection) -> None:
     assert {topic.title for topic in list_topics(wiki)[0]} == {*SAYS, "Standing preferences"}
 
 
 @pytest.mark.parametrize("title", SAYS)
 def test_a_page_says_what_holds_of_its_subject_alone(wiki: Connection, title: str) -> None:
-    found = read_topic(wiki, title)
-    assert found is not None
-    holds, history, nowhere = SAYS[title]
-    told, former = texts(found), [entry.sentence.text for entry in found.history]
-    assert [words for words in holds if not any(words in text for text in told)] == []
-    assert [words for words in history if not any(words in text for text in former)] == []
-    assert [words for words in history if any(words in text for text in told)] == []
-    assert [(words, text) for words in nowhere for text in told if words in text] == []
+    check_page(wiki, title, SAYS[title])
 
 
 def test_orders_for_ever_are_preferences_and_those_of_one_dish_are_not(wiki: Connection) -> None:

@@ -96,7 +96,7 @@ class Profile:
     #: Candidates that one pass of the text index may select, in each table.
     candidates: int = 4000
     #: Candidates of the text arm that get all their parts, at least.
-    lexical_kept: int = 100
+    lexical_kept: int = 60
     #: Candidates of the vector arm, at least: of messages, and half as many summaries.
     vector_kept: int = 60
     #: How long texts may be read for a literal text or a regular expression, in seconds.

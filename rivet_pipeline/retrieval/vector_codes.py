@@ -40,6 +40,9 @@ MOST_CHANGED = 2_000
 #: Chunks that are compared with the query's components, after bits alone, for each one that is chosen.
 _NEAR_EACH = 20
 
+#: The least that unit vectors lie from their mean, squared.
+_LEAST_SQUARE = 1e-3
+
 _WORD_BITS, _WORD_BYTES = 64, 8
 
 
@@ -85,8 +88,9 @@ class Codes:
 
     def _similarities(self, among: Array, query: NDArray[np.float32]) -> Array:
         """About the cosine of the query and of each chunk, as if every component lay equally far from the mean."""
-        # The mean square of that distance is known of unit vectors, and its mean of a normal distribution.
-        square = max(0.0, 1.0 - float(self.centre @ self.centre)) / len(query)
+        # The mean square of that distance is known of unit vectors, and its mean of a normal distribution. The mean of
+        # very few vectors is nearly one of them, and says nothing of the distance.
+        square = max(_LEAST_SQUARE, 1.0 - float(self.centre @ self.centre)) / len(query)
         apart = math.sqrt(2 / math.pi * square)
         octets = np.ascontiguousarray(self.words[:, among].T).view(np.uint8)
         bits = np.unpackbits(octets, axis=1, count=len(query)).astype(np.float32)

@@ -114,7 +114,8 @@ def _forget_others(connection: Connection) -> None:
                    FOR NO KEY UPDATE SKIP LOCKED),
                pieces AS (DELETE FROM ros_vector_pieces USING others WHERE model_id = others.id),
                changes AS (DELETE FROM ros_vector_changes USING others WHERE model_id = others.id)
-               UPDATE ros_embedding_models AS k SET coded = false FROM others WHERE k.id = others.id AND k.coded"""
+               UPDATE ros_embedding_models AS k SET coded = false, centre = NULL, centred_on = 0
+               FROM others WHERE k.id = others.id"""
         )
         connection.execute(
             """DELETE FROM ros_vector_changes AS c
@@ -133,7 +134,10 @@ def _centre(connection: Connection) -> None:
             """WITH due AS (
                    SELECT k.id FROM ros_embedding_models AS k
                    WHERE k.serving AND (k.centre IS NULL OR k.centred_on < %(enough)s AND %(growth)s * k.centred_on < (
-                       SELECT sum(p.rows) FROM ros_vector_pieces AS p WHERE p.model_id = k.id))
+                       SELECT count(*) FROM (
+                           SELECT FROM ros_embeddings AS e
+                           WHERE e.model_id = k.id AND e.owner_kind IN ('message', 'summary')
+                           LIMIT %(growth)s * k.centred_on + 1) AS many))
                    FOR NO KEY UPDATE SKIP LOCKED),
                sample AS (
                    SELECT l2_normalize(e.embedding) AS unit FROM ros_embeddings AS e

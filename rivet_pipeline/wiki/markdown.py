@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from rivet_pipeline.retrieval.quoting import clean
 from rivet_pipeline.wiki.read import Citation, Link, Sentence, TopicPage
 
 #: Characters of a session's title in a footnote.
@@ -26,7 +27,7 @@ _MARKUP = re.compile(r"(?<!\\)(\[\[|\]\]|\[\^|<(?=[a-zA-Z/!?])|%%|\^(?=[\w-]+\s*
 
 def page_markdown(page: TopicPage) -> str:
     """The page as one Markdown document that ends with a line break."""
-    parts = [_front_matter(page), f"# {_text(page.title)}"]
+    parts = [_front_matter(page), f"# {safe_line(page.title)}"]
     for section in page.sections:
         bullets = [f"- {_sentence(sentence)}" for sentence in section.sentences]
         parts.append(f"## {section.heading}\n\n" + "\n".join(bullets))
@@ -34,7 +35,7 @@ def page_markdown(page: TopicPage) -> str:
         entries = [
             f"- As of {_day(entry.sentence.as_of)}: {_sentence(entry.sentence)}\n"
             f"  Superseded {_day(entry.superseded_at)}"
-            + (f" by: {_text(entry.superseded_by)}" if entry.superseded_by else "")
+            + (f" by: {safe_line(entry.superseded_by)}" if entry.superseded_by else "")
             for entry in page.history
         ]
         parts.append("## History\n\n" + "\n".join(entries))
@@ -56,19 +57,24 @@ def _front_matter(page: TopicPage) -> str:
     return "\n".join([*lines, "---"])
 
 
+def _line(text: str) -> str:
+    """A text on one line, without signs that hide or break what stands there."""
+    return " ".join(clean(text).split())
+
+
 def _scalar(value: str) -> str:
     """A text as YAML reads it for certain: as JSON writes it."""
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(_line(value), ensure_ascii=False)
 
 
 def _sentence(sentence: Sentence) -> str:
     notes = "".join(f"[^{citation.label}]" for citation in sentence.citations)
-    return f"{_text(sentence.text)} {notes}".rstrip()
+    return f"{safe_line(sentence.text)} {notes}".rstrip()
 
 
-def _text(text: str) -> str:
+def safe_line(text: str) -> str:
     """A text on one line, in which nothing links, opens a block or hides."""
-    parts = _CODE.split(" ".join(text.split()))
+    parts = _CODE.split(_line(text))
     # Every second part is code, in which nothing is markup.
     parts[::2] = [_MARKUP.sub(lambda match: "\\" + match.group(1), part) for part in parts[::2]]
     return _OPENING.sub(r"\1\\\2", "".join(parts))
@@ -76,16 +82,15 @@ def _text(text: str) -> str:
 
 def _link(link: Link) -> str:
     if link.slug is None:
-        return _text(link.title)
-    title = " ".join(link.title.split()).replace("|", "/").replace("[", "(").replace("]", ")")
+        return safe_line(link.title)
+    title = _line(link.title).replace("|", "/").replace("[", "(").replace("]", ")")
     return f"[[{link.slug}|{title}]]"
 
 
 def _footnote(citation: Citation) -> str:
-    named = f" · {_text(short_title(citation.session_title))}" if citation.session_title else ""
-    return (
-        f"[^{citation.label}]: {_minute(citation.at)} · {_text(citation.agent)}{named} · summary `{citation.leaf_id}`"
-    )
+    named = f" · {safe_line(short_title(citation.session_title))}" if citation.session_title else ""
+    agent = safe_line(citation.agent)
+    return f"[^{citation.label}]: {_minute(citation.at)} · {agent}{named} · summary `{citation.leaf_id}`"
 
 
 def short_title(title: str) -> str:
@@ -93,7 +98,7 @@ def short_title(title: str) -> str:
 
     What has no such end within `TITLE_LIMIT` characters is cut at a word, and shows it.
     """
-    plain = " ".join(title.split())
+    plain = _line(title)
     if len(plain) <= TITLE_LIMIT:
         return plain
     first = _FIRST_SENTENCE.match(plain)
@@ -112,5 +117,5 @@ def _minute(moment: datetime) -> str:
 
 def index_markdown(pages: Sequence[TopicPage]) -> str:
     """The list of all pages, by title."""
-    lines = [f"- [[{page.slug}|{page.title.replace('|', '/')}]]" for page in pages]
+    lines = [f"- [[{page.slug}|{_line(page.title).replace('|', '/')}]]" for page in pages]
     return "\n".join(["# Wiki", "", *(lines or ["No page yet."])]) + "\n"

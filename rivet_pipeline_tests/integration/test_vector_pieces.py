@@ -519,3 +519,35 @@ def test_a_deleted_model_leaves_nothing(connection: Connection) -> None:
     assert piece_chunks(connection, model) == []
     refresh_vector_pieces(connection)
     assert noted(connection, model) == set()
+
+
+def test_a_centre_of_few_vectors_is_made_anew_when_there_are_many(connection: Connection) -> None:
+    def centred_on() -> int:
+        row = connection.execute("SELECT centred_on FROM ros_embedding_models WHERE serving").fetchone()
+        assert row is not None
+        return int(row["centred_on"])
+
+    filled(connection, 1)
+    refresh_vector_pieces(connection)
+    assert centred_on() == 1
+    rng, conversation = random.Random(5), add_conversation(connection)
+    for number in range(4):
+        add_vector(connection, "message", add_message(connection, f"{number}", conversation=conversation), vector(rng))
+    refresh_vector_pieces(connection)
+    assert centred_on() == 5
+    all_coded(connection)
+    agree(connection)
+
+
+def test_a_model_that_serves_no_more_keeps_no_centre(connection: Connection) -> None:
+    filled(connection, 3)
+    refresh_vector_pieces(connection)
+    former = serving(connection)
+    register_model(connection, name="other", width=WIDTH)
+    connection.execute("UPDATE ros_embedding_models SET serving = false")
+    connection.execute("UPDATE ros_embedding_models SET serving = true WHERE id <> %s", [former])
+    refresh_vector_pieces(connection)
+    row = connection.execute(
+        "SELECT coded, centre, centred_on FROM ros_embedding_models WHERE id = %s", [former]
+    ).fetchone()
+    assert row == {"coded": False, "centre": None, "centred_on": 0}

@@ -103,3 +103,14 @@ def test_very_many_equal_codes_are_not_all_compared(
     chosen, _ = codes.choose(flags(*range(1, 40_001)), np.ones(64, dtype=np.float32), 100)
     assert len(chosen) == 100
     assert judged == [2_000]
+
+
+def test_a_centre_that_is_one_of_the_vectors_still_tells_near_from_far(random: np.random.Generator) -> None:
+    vectors = random.standard_normal((5_000, 64)).astype(np.float32)
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    centre = units[0] * np.float32(1.0001)
+    words = unpack_piece(0, np.arange(5_000).astype("<u2").tobytes(), np.packbits(units > centre, axis=1).tobytes(), 1)
+    codes = Codes.join(("one",), [words], 1, centre)
+    chosen, _ = codes.choose(np.ones(5_000, dtype=bool), units[1_234], 500)
+    best = np.argsort(-(units @ units[1_234]))[:10]
+    assert len(np.intersect1d(chosen, best)) >= 8

@@ -21,8 +21,7 @@ from rivet_pipeline.api.tools.surface import (
 )
 from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.models.tokens import byte_tokens
-from rivet_pipeline.retrieval.quoting import HIDDEN
-from rivet_pipeline.wiki.markdown import page_markdown
+from rivet_pipeline.wiki.markdown import page_markdown, safe_line
 from rivet_pipeline.wiki.names import slugify
 from rivet_pipeline.wiki.read import PageSection, TopicPage, read_topic
 from rivet_pipeline.wiki.search import search_topics
@@ -78,7 +77,7 @@ def _read(resources: Resources, arguments: WikiReadArguments) -> str:
         page = read_topic(connection, arguments.slug)
     if page is None:
         raise NotFoundError(f"There is no page {slugify(arguments.slug)!r} yet; wiki_search finds what there is.")
-    text = HIDDEN.sub("", _part(page, arguments.section or "full", arguments.max_tokens))
+    text = _part(page, arguments.section or "full", arguments.max_tokens)
     if byte_tokens(text) <= arguments.max_tokens:
         return text
     cut = clip_tokens(text, arguments.max_tokens - _CUT_TOKENS)
@@ -108,7 +107,7 @@ def _sections(sections: tuple[PageSection, ...]) -> str:
     return "\n\n".join(
         f"## {section.heading}\n\n"
         + "\n".join(
-            f"- {sentence.text} [{', '.join(citation.label for citation in sentence.citations)}]"
+            f"- {safe_line(sentence.text)} [{', '.join(citation.label for citation in sentence.citations)}]"
             for sentence in section.sentences
         )
         for section in sections
@@ -119,8 +118,8 @@ def _history(page: TopicPage) -> str:
     if not page.history:
         return "Nothing on this page has been superseded."
     return "\n".join(
-        f"- As of {entry.sentence.as_of:%Y-%m-%d}: {entry.sentence.text} "
-        f"(superseded {entry.superseded_at:%Y-%m-%d} by: {entry.superseded_by})"
+        f"- As of {entry.sentence.as_of:%Y-%m-%d}: {safe_line(entry.sentence.text)} "
+        f"(superseded {entry.superseded_at:%Y-%m-%d} by: {safe_line(entry.superseded_by)})"
         for entry in page.history[:20]
     )
 

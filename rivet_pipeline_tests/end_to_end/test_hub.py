@@ -153,6 +153,7 @@ def test_the_keyboard_finds_and_opens(site: Site) -> None:
         page.goto(f"{site.base}/hub/health")
         page.keyboard.press("/")
         page.wait_for_url("**/hub")
+        page.locator("[name=q]:focus").wait_for()
         page.keyboard.type("sessions_100 table")
         page.keyboard.press("Enter")
         page.wait_for_url("**q=sessions_100*")

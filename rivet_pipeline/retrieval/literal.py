@@ -74,15 +74,30 @@ def literal_pattern(text: str) -> str:
         run = next((run for run in _RUNS if text[place : place + len(run)].lower() == run), None)
         end = place + (1 if run is None else len(run))
         part = _one(text[place]) if run is None else _run(run)
-        # The text may end within a sign that stands for several letters.
+        # The text may begin and end within a sign that stands for several letters.
+        ways = [part]
+        if place == 0:
+            ways += _ended_by(run or _SINGLE.get(text[0], text[0].lower()))
         begun = "" if end < len(text) else _begun_by(text[place:].lower())
-        parts.append(f"(?:{part}|[{begun}])" if begun else part)
+        if begun:
+            ways.append(f"[{begun}]")
+        parts.append(f"(?:{'|'.join(ways)})" if len(ways) > 1 else part)
         place = end
     return "".join(parts)
 
 
 def _begun_by(letters: str) -> str:
     return "".join(signs for run, signs in _RUNS.items() if run.startswith(letters) and run != letters)
+
+
+def _ended_by(letters: str) -> list[str]:
+    """Signs that end with the letters, or with the first of them, and the letters that are left."""
+    ways = []
+    for count in range(1, len(letters) + 1):
+        signs = "".join(signs for run, signs in _RUNS.items() if run.endswith(letters[:count]) and len(run) > count)
+        if signs:
+            ways.append(f"[{signs}]{''.join(map(_letter, letters[count:]))}")
+    return ways
 
 
 def _run(run: str) -> str:

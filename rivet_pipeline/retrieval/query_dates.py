@@ -23,8 +23,9 @@ _THE_DAY = rf"(?:the\s+)?{_DAY}"
 _YEAR = r"(?P<year>(?:19|20)[0-9]{2})\b"
 _ALSO = "and|or|to|until"
 _CLOCK = r"(?:T[0-9:.]+(?:Z|[+-][0-9:]+)?)?"
-_FIRST = r"(?P<first>[0-3]?[0-9])(?:st|nd|rd|th)?"
+_FIRST = r"(?<![0-9]:)(?P<first>[0-3]?[0-9])(?:st|nd|rd|th)?"
 _TO = r"(?:\s*[-\u2013]\s*|\s+(?:to|until)\s+"
+_WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\b\.?"
 _SOME_MONTH = _MONTH.replace("P<month>", ":")
 _NO_MONTH = rf"(?!\s+(?:of\s+)?{_SOME_MONTH}|\s?[ap]\.?m\b)"
 
@@ -58,15 +59,17 @@ _WORDS = ("may", "mar", "march")
 #: who asks for the week before a date means one that was spoken of then.
 _ENDS = re.compile(
     r"(?P<unit>\b(?:week|weekend|night|evening|morning|month|year|(?:mon|tues|wednes|thurs|fri|satur|sun)?day)s?\s+)?"
-    r"\b(?:before|until|till|prior\s+to|up\s+to|earlier\s+than)\s+(?:the\s+)?\Z",
+    r"\b(?:before|until|till|prior\s+to|up\s+to|earlier\s+than)\s+"
+    rf"(?:(?:the|{_WEEKDAY})[\s,]+)*\Z",
     re.IGNORECASE,
 )
-_LOOKED_BACK = 60
+_LOOKED_BACK = 80
 _ENDING_MONTH = re.compile(rf"\b{_MONTH}\s+\Z", re.IGNORECASE)
 _LONE_YEAR = re.compile(rf"\b{_YEAR}")
 #: The beginning of a time: a day, a month or a year stands behind it (`from Anna` is none).
 _SPAN = re.compile(
-    r"\b(?:between|from)\s+(?:(?:the|early|late|mid|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b[\s,-]*)*"
+    r"\b(?:between|from)\s+(?:(?:the|this|last|early|late|mid|about|around|(?:beginning|start|middle|end)\s+of"
+    rf"|(?:(?:first|second|third)\s+)?(?:week(?:end)?|half)\s+of|{_WEEKDAY})(?!\w)[\s,-]*)*"
     rf"(?:(?:19|20)[0-9]{{2}}\b|{_SOME_MONTH}|[0-3]?[0-9](?:(?:st|nd|rd|th)\b|(?:\s+of)?\s+{_SOME_MONTH}))",
     re.IGNORECASE,
 )
@@ -75,8 +78,9 @@ _THIS = re.compile(r"\bthis\s+(?:(?:early|late|mid)[\s-]+)?\Z", re.IGNORECASE)
 #: Days are those of UTC here and somebody's own in the query; what was said a day aside may be of the same day.
 _ASIDE = timedelta(days=1)
 
-#: Two days without a year, the later one of which is still to come (`from 3 June to 5 June` on 4 June), are so near.
-_A_YEAR, _SOON = timedelta(days=365), timedelta(days=60)
+#: Two dates without a year, the later one of which is still to come (`from 3 June to 5 June` on 4 June), begin less
+#: than this apart: any three months.
+_SOON = timedelta(days=93)
 
 #: Leap years are four years apart, and eight around most turns of a century.
 _LEAP_YEARS_APART = 8
@@ -103,7 +107,7 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
     month (`3-5 June`); the first says which year. A date that does not exist is none, neither is one to come, at which
     nothing was said yet, nor one that ends a time without a beginning (`until 3 June`).
     """
-    found: list[tuple[int, Period]] = []
+    found: list[tuple[re.Match[str], Period]] = []
     taken = [False] * len(query)
     lone = _LONE_YEAR.search(query)
     for pattern in _SPELLINGS:
@@ -118,20 +122,25 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
                 continue
             taken[match.start() : match.end()] = [True] * (match.end() - match.start())
             if found or _SPAN.search(before) or not _is_end(before):
-                found.append((match.start(), period))
-    periods = [period for _, period in sorted(found, key=lambda one: one[0])][:_MOST_DATES]
+                found.append((match, period))
+    found = sorted(found, key=lambda one: one[0].start())[:_MOST_DATES]
+    periods = [period for _, period in found]
     if len(periods) == 2 and _SPAN.search(query):
-        periods = _joined(periods[0], periods[1], timedelta() if lone else _A_YEAR)
+        coming = [] if lone else _coming(found[1][0], periods[0], now)
+        periods = _joined(periods[0], [periods[1], *coming]) or periods
     return tuple(period for period in periods if period.start <= now)
 
 
-def _joined(first: Period, last: Period, later: timedelta) -> list[Period]:
-    """The time from the first to the last, which without a year may be one `later` than the last that has begun."""
-    if first.start < last.start:
-        return [Period(first.start, last.end)]
-    if first.start < last.start + later < first.start + _SOON:
-        return [Period(first.start, last.end + later)]
-    return [first, last]
+def _coming(match: re.Match[str], first: Period, now: datetime) -> list[Period]:
+    """The date in the year of the first and in the next, when it is soon after the first."""
+    year = (first.start + _ASIDE).year
+    periods = (_period(match, now, one) for one in (year, year + 1))
+    return [period for period in periods if period is not None and period.start < first.start + _SOON]
+
+
+def _joined(first: Period, lasts: Sequence[Period]) -> list[Period]:
+    """The time from the first to the earliest named of `lasts` that begins after it; none when none does."""
+    return [Period(first.start, last.end) for last in lasts if first.start < last.start][:1]
 
 
 def _is_no_date(match: re.Match[str], is_further: bool) -> bool:

@@ -72,6 +72,13 @@ def test_an_expression_is_that_of_the_engine(connection: Connection) -> None:
     assert len(find(connection, "(a+)+$", mode="regex").hits) == 0
 
 
+def test_a_text_may_begin_and_end_within_a_ligature(connection: Connection) -> None:
+    wanted = add_message(connection, "the o\ufb03ce of red \ufb02ags")
+    for query in ("office", "fice", "ice", "lags", "the of"):
+        hits = find(connection, query, mode="trigram").hits
+        assert [(hit.id, hit.score >= 0.5) for hit in hits] == [(wanted, True)], query
+
+
 def test_a_pattern_that_takes_too_long_is_stopped(connection: Connection) -> None:
     add_message(connection, "ab" * 3000 + "c")
     profile = replace(scoring.PROFILE, pattern_seconds=0.3)

@@ -45,7 +45,7 @@ _NOTHING_DUE = (
 _NO_FAILURES = (
     "No {} stands in the failure ledger. A warning shows each with its cause: transient is tried again by itself, "
     "permanent is the configuration (`rivet doctor`), content was given up. Once the reason is gone, the job "
-    "`retry_failed` has them tried at once."
+    "`retry_failed` has them tried at once, and says which of them wait until they are made again by hand."
 )
 
 _REDO = "They go on serving; a backfill of `{}` over their days redoes them, or the sensor `remine_stale` all of them."

@@ -85,7 +85,8 @@ def _counts(left: Left) -> Iterator[str]:
     if state.failing:
         yield (
             f"- **{state.failing} failing**: in the failure ledger, below with the cause. When the reason is gone, "
-            f"`rivet memory retry-failed --task {left.stage}` has them tried at once."
+            f"`rivet memory retry-failed --task {left.stage}` has them tried at once, and says "
+            "which of them wait until they are made again by hand."
         )
     if state.pending:
         yield f"- **{state.pending} pending**: due and not done; the sensor `pending_work` asks for them again."

@@ -11,7 +11,7 @@ from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.automation.plan import JOB_STAGES
 from rivet_pipeline.db.event_log import trim_event_log
 from rivet_pipeline.db.pool import connect
-from rivet_pipeline.db.queue import ALL_STAGES, next_try
+from rivet_pipeline.db.queue import ALL_STAGES, held_back, next_try
 from rivet_pipeline.db.queue import queue_status as read_queue
 from rivet_pipeline.db.queue import retry_failed as make_due
 from rivet_pipeline.db.store import dagster_url
@@ -202,25 +202,32 @@ class RetryFailed(dg.Config):
     dry_run: bool = Field(default=False, description="Say what would be tried again, and change nothing.")
 
 
-@dg.op(description="Makes failed items due at once, as if they had never failed; the next sensor's tick asks for them.")
+@dg.op(
+    description="Makes failed items due at once, as if they had never failed; the next sensor's tick asks for them, "
+    "except those that failed when they were made again: the output says what to do for these."
+)
 def retry_failed_items(context: dg.OpExecutionContext, config: RetryFailed, store: StoreResource) -> dg.Output[int]:
     """Makes the matching rows of the failure ledger due; the output counts them."""
     with connect(store.url, application_name="rivet-run") as connection:
         failures = make_due(connection, stage=config.task, error=config.error, dry_run=config.dry_run)
-    rows = [(one.stage, code(one.item), one.cause, one.attempts, code(one.error, 200)) for one in failures]
+    rows = [
+        (one.stage, code(one.item), one.cause, one.attempts, code(one.error, 200), "yes" if one.held else "")
+        for one in failures
+    ]
     return dg.Output(
         len(failures),
         metadata={
             "failures": len(failures),
             "changed": not config.dry_run,
-            "items": dg.MetadataValue.md(table(("stage", "item", "cause", "attempts", "error"), rows[:100])),
+            "items": dg.MetadataValue.md(table(("stage", "item", "cause", "attempts", "error", "by hand"), rows[:100])),
+            "tried_again": ", ".join(["when the sensor `pending_work` asks for them", *held_back(failures)]),
         },
     )
 
 
 @dg.job(
-    description="By hand, when the reason of failures is gone: has them tried again at once. Config: `task`, `error`, "
-    "`dry_run`.",
+    description="By hand, when the reason of failures is gone: has them tried again at once. What failed when "
+    "it was made again waits for a person: the output says for what. Config: `task`, `error`, `dry_run`.",
     executor_def=dg.in_process_executor,
 )
 def retry_failed() -> None:

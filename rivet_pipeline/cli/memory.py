@@ -16,7 +16,16 @@ from rivet_pipeline.cli.output import console, local_time, one_line, print_json,
 from rivet_pipeline.cli.remine import remine_command
 from rivet_pipeline.db.ids import find_id
 from rivet_pipeline.db.pool import connect, open_pool
-from rivet_pipeline.db.queue import ALL_STAGES, Failure, Rest, StageQueue, next_try, queue_status, retry_failed
+from rivet_pipeline.db.queue import (
+    ALL_STAGES,
+    Failure,
+    Rest,
+    StageQueue,
+    held_back,
+    next_try,
+    queue_status,
+    retry_failed,
+)
 from rivet_pipeline.db.store import open_store
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.retrieval.lineage import (
@@ -73,7 +82,8 @@ def retry_failed_command(
 ) -> None:
     """Have what failed tried again at once, as if it had never failed: what was given up, too.
 
-    The pipeline takes it up within seconds when it runs. Each item stays in the ledger until it succeeds.
+    The pipeline takes it up within seconds when it runs, except what failed when it was made again: what to do for
+    that is said. Each item stays in the ledger until it succeeds.
 
     Example: [bold]rivet memory retry-failed --task leaf_summaries --error refusal --dry-run[/bold]
     """
@@ -194,7 +204,8 @@ def _print_retried(failures: list[Failure], *, dry_run: bool) -> None:
         )
     else:
         did = "would be due at once" if dry_run else "are due now: the running pipeline takes them up"
-        out.print(Text(f"{len(failures):,} failure{'' if len(failures) == 1 else 's'} {did}."))
+        counted = f"{len(failures):,} failure{'' if len(failures) == 1 else 's'} {did}"
+        out.print(Text(", ".join([counted, *held_back(failures)]) + "."), soft_wrap=True)
 
 
 def _print_backfill(writer: str, report: StageReport, backlog: Backlog, shown: list[Preview], *, dry_run: bool) -> None:

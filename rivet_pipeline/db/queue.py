@@ -6,8 +6,8 @@ for the next try is decided in `ledger.py`.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -84,7 +84,7 @@ class StageQueue:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One row of the ledger. `item` is an id, or `service`."""
+    """One row of the ledger. `item` is an id, or `service`. `held`: waits for a person even when due (see `Rest`)."""
 
     stage: str
     item: str
@@ -92,6 +92,7 @@ class Failure:
     attempts: int
     error: str
     next_attempt_at: datetime | None
+    held: bool
 
 
 def queue_status(connection: Connection) -> list[StageQueue]:
@@ -123,16 +124,37 @@ def next_try(stage: str, rest: Rest, shown: Callable[[datetime], str]) -> str:
         due = rest.next_attempt_at <= datetime.now(UTC)
         words.append("now" if due else f"at {shown(rest.next_attempt_at)}")
     if rest.held:
-        how = _BY_HAND_WIKI if stage == "wiki_patches" else _BY_HAND
+        how = _by_hand(stage)
         words.append(f"{rest.held:,} of them {how}" if words else how)
     return ", ".join(words)
 
 
+def held_back(failures: Sequence[Failure]) -> list[str]:
+    """Which of the failures the pipeline does not take up by itself when they are due, and what does, in words."""
+    counts = Counter(_by_hand(failure.stage) for failure in failures if failure.held)
+    return [f"except {count:,}, tried again {how}" for how, count in counts.items()]
+
+
+def _by_hand(stage: str) -> str:
+    return _BY_HAND_WIKI if stage == "wiki_patches" else _BY_HAND
+
+
+def _held(connection: Connection) -> set[tuple[str, str]]:
+    """Stage and item of the failures that are held."""
+    rows = connection.execute(Path(__file__).with_name("select_held.sql").read_text(encoding="utf-8")).fetchall()
+    return {(row["stage"], row["item"]) for row in rows}
+
+
 def _rests(connection: Connection) -> dict[str, list[tuple[bool, Rest]]]:
     """The ledger by stage and cause; True: the stage's service itself."""
+    held = sorted(_held(connection))
     rows = connection.execute(
         Path(__file__).with_name("select_rests.sql").read_text(encoding="utf-8"),
-        {"service": SERVICE},
+        {
+            "service": SERVICE,
+            "held_stages": [stage for stage, _ in held],
+            "held_items": [item for _, item in held],
+        },
     ).fetchall()
     found: dict[str, list[tuple[bool, Rest]]] = defaultdict(list)
     for row in rows:
@@ -162,9 +184,10 @@ def retry_failed(
             """,
             {"stage": stage, "all": ALL_STAGES, "error": error},
         ).fetchall()
+        held = _held(connection) if rows else set()
         if rows and not dry_run:
             _make_due(connection, rows)
-    return [Failure(**row) for row in rows]
+    return [Failure(**row, held=(row["stage"], row["item"]) in held) for row in rows]
 
 
 def _make_due(connection: Connection, rows: list[dict[str, Any]]) -> None:

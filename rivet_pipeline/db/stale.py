@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import cast
+from uuid import UUID
 
 from rivet_pipeline.db.ledger import try_changed_stage_again
 from rivet_pipeline.db.pool import Connection
@@ -51,6 +52,18 @@ def stale_days(connection: Connection) -> list[StaleDay]:
     """All days with stale rows, the oldest first."""
     rows = connection.execute("SELECT stage, day, items, ready FROM ros_stale_days ORDER BY day, stage").fetchall()
     return [StaleDay(cast(Stage, row["stage"]), row["day"], row["items"], row["ready"]) for row in rows]
+
+
+def stale_conversations(connection: Connection, stages: Sequence[Stage], days: Sequence[date] | None) -> set[UUID]:
+    """The conversations of some UTC days (None: all) with stale rows of some stages that wait for no failure's time."""
+    rows = connection.execute(
+        """
+        SELECT DISTINCT conversation_id AS id FROM ros_stale_summaries
+        WHERE stage = ANY(%(stages)s) AND (%(days)s::date[] IS NULL OR day = ANY(%(days)s::date[])) AND NOT waits
+        """,
+        {"stages": list(stages), "days": None if days is None else list(days)},
+    ).fetchall()
+    return {row["id"] for row in rows}
 
 
 def stale_rows_on(connection: Connection, stage: Stage, days: Sequence[date]) -> dict[date, int]:

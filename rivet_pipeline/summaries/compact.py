@@ -75,6 +75,7 @@ def resummarize(
     after_each: Callable[[], None] | None = None,
     when_busy: Callable[[UUID], None] | None = None,
     outdated: bool = True,
+    after: Sequence[Kind] = (),
 ) -> list[StageReport]:
     """Makes existing summaries again from the same sources where model, version or a source's text has changed.
 
@@ -83,7 +84,8 @@ def resummarize(
     The older text goes to `ros_summary_revisions`. A failure keeps the older text and is recorded under the summary's
     id. With `force` everything is redone. Without a difference nothing is asked and nothing written. `after_each` is
     called after each summary that was tried, `when_busy` with each that was passed over because another worker was at
-    its conversation.
+    its conversation, or because the conversation has stale summaries of the levels of `after`, which this caller has
+    been through: another worker is at these, and what stands on them would be made twice.
     """
     reports: list[StageReport] = []
     with pool.connection() as connection:
@@ -92,7 +94,7 @@ def resummarize(
         for kind in kinds:
             work = Work(connection, kind, summarizer, version)
             reports.append(work.report)
-            if not work.redo(days, after_each, when_busy, outdated=outdated):
+            if not work.redo(days, after_each, when_busy, outdated=outdated, after=after):
                 break
     return reports
 

@@ -25,6 +25,7 @@ from rivet_pipeline.db.stale import (
     announce_refinement,
     forget_outdated_failures,
     forget_settled_changes,
+    stale_conversations,
 )
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.stages import Stage, StageReport
@@ -136,8 +137,12 @@ class Work:
         when_busy: Callable[[UUID], None] | None = None,
         *,
         outdated: bool = True,
+        after: Sequence[Kind] = (),
     ) -> bool:
-        """Makes what is stale again, with `outdated` all of it. False when the service is at fault."""
+        """Makes what is stale again, with `outdated` all of it. False when the service is at fault.
+
+        A conversation of which a level of `after` is stale counts as busy.
+        """
         rows = self._connection.execute(
             (_HERE / "select_stale.sql").read_text(encoding="utf-8"),
             {
@@ -148,9 +153,11 @@ class Work:
                 "outdated": outdated,
             },
         ).fetchall()
+        below = stale_conversations(self._connection, [STAGE_OF[kind] for kind in after], days) if after else set()
         try:
             for made in (_Made(**row) for row in rows):
-                with try_lock(self._connection, self.stage, made.conversation_id) as mine:
+                with try_lock(self._connection, self.stage, made.conversation_id) as free:
+                    mine = free and made.conversation_id not in below
                     if mine and self._is_as_before(made) and not self._redo_one(made):
                         return False
                 if not mine and when_busy is not None:

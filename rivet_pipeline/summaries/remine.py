@@ -147,7 +147,7 @@ def remine(
 
     Each summary is stored by itself, and what `force` asks for stands in the store until it is done: whoever runs this
     again, without `force`, goes on where it ended. A service that does not answer ends the pass. What another worker
-    held when its turn came is tried once more at the end.
+    held when its turn came is tried once more at the end, and so is what stands on it.
     """
     with pool.connection() as connection:
         announce_summarizer(connection, summarizer.model, version=version)
@@ -211,7 +211,7 @@ class _Walk:
                 self._known = max(self._known, self._done)
                 self._progress(Progress(self._done, self._known, days[0]))
 
-        for kind, total in zip(self._scope.kinds, self.report.reports, strict=True):
+        for place, (kind, total) in enumerate(zip(self._scope.kinds, self.report.reports, strict=True)):
             found = resummarize(
                 self._pool,
                 days=days,
@@ -220,6 +220,7 @@ class _Walk:
                 version=self._version,
                 after_each=after_each,
                 when_busy=self.busy.add,
+                after=self._scope.kinds[:place],
             )
             for report in found:
                 total.add(report)

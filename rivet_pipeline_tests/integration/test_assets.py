@@ -251,11 +251,15 @@ def test_a_job_makes_what_failed_due_again(pipeline: Pipeline) -> None:
     rest_for_an_hour(pipeline)
     job = pipeline.defs.resolve_job_def("retry_failed")
 
+    said: list[str] = []
+
     def retry(**config: object) -> int:
         ran = job.execute_in_process(
             instance=pipeline.instance, run_config={"ops": {"retry_failed_items": {"config": config}}}
         )
         assert ran.success
+        (output,) = (event for event in ran.all_node_events if event.event_type_value == "STEP_OUTPUT")
+        said.append(str(output.step_output_data.metadata["tried_again"].value))
         return int(ran.output_for_node("retry_failed_items"))
 
     blocked = "SELECT stage, count(*) AS n FROM ros_blocked_items GROUP BY stage ORDER BY stage"
@@ -269,6 +273,16 @@ def test_a_job_makes_what_failed_due_again(pipeline: Pipeline) -> None:
     assert retry() == 11
     assert pipeline.rows(blocked) == []
     assert {"leaf_summaries", "message_embeddings"} <= pipeline.pending()
+    assert said[-1] == "when the sensor `pending_work` asks for them"
+    # A summary that could not be made again is no pending work.
+    pipeline.models.summarizer.poison = None
+    pipeline.run(DAY)
+    pipeline.connection.execute(
+        "INSERT INTO ros_failures (stage, item, day, cause, attempts, error) "
+        "SELECT 'leaf_summaries', id::text, day, 'content', 3, 'refusal: would rather not' FROM ros_summaries"
+    )
+    assert retry(task="leaf_summaries") == 1
+    assert said[-1].endswith("except 1, tried again when summaries are made again: a backfill, `rivet memory remine`")
 
 
 def rest_for_an_hour(pipeline: Pipeline) -> None:

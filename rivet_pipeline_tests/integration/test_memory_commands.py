@@ -157,6 +157,32 @@ def test_failures_are_retried_by_stage_and_error(run: Run, connection: Connectio
     assert (nothing.code, nothing.out.startswith("No failure matches")) == (0, True)
 
 
+def test_a_retry_does_not_promise_what_only_a_person_starts(run: Run, connection: Connection) -> None:
+    refusal = ModelError("content", "refusal", "would rather not")
+    leaf = add_leaf(connection, "The gauge TG-02 is read by tide_importer.")
+    connection.execute(
+        "INSERT INTO ros_wiki_extractions (leaf_id, text_hash, pipeline_version, model, outcome) "
+        "SELECT id, text_hash, 1, 'older', 'none' FROM ros_summaries"
+    )
+    # Given up, and still held when it is due.
+    fail(connection, "leaf_summaries", str(leaf), refusal, times=3)
+    fail(connection, "wiki_patches", str(leaf), refusal)
+    fail(connection, "leaf_summaries", str(uuid4()), refusal)
+    summaries = "except 1, tried again when summaries are made again: a backfill, `rivet memory remine`"
+    wiki = "except 1, tried again when leaves are mined again: the job `remine_wiki_days`"
+    shown = run("retry-failed", "--task", "all", "--dry-run").out.splitlines()[-1]
+    assert shown == f"3 failures would be due at once, {summaries}, {wiki}."
+    held = {
+        (one["stage"], one["item"]): one["held"]
+        for one in run("retry-failed", "--task", "all", "--json").json["failures"]
+    }
+    assert len(held) == 3
+    assert {stage for (stage, item), waits in held.items() if waits} == {"leaf_summaries", "wiki_patches"}
+    assert {item for (_, item), waits in held.items() if waits} == {str(leaf)}
+    done = run("retry-failed", "--task", "leaf_summaries").out.splitlines()[-1]
+    assert done == f"2 failures are due now: the running pipeline takes them up, {summaries}."
+
+
 def test_a_wrong_task_is_a_wrong_command_line(run: Run) -> None:
     for words in (
         ("retry-failed",),

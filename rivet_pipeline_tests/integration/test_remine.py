@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -12,11 +13,11 @@ import pytest
 
 from rivet_pipeline.cli import main as cli
 from rivet_pipeline.cli import remine as command
-from rivet_pipeline.db.pool import Connection, Pool, connect
+from rivet_pipeline.db.pool import Connection, Pool, connect, open_pool
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.summaries.compact import announce_summarizer, summarize_branches, summarize_leaves, summarize_roots
 from rivet_pipeline.summaries.extractive import MODEL, ExtractiveSummarizer
-from rivet_pipeline.summaries.remine import KINDS, Progress, Scope, estimate_remine, remine
+from rivet_pipeline.summaries.remine import KINDS, Progress, RemineReport, Scope, estimate_remine, remine
 from rivet_pipeline.summaries.types import SummaryDraft, SummaryRequest
 from rivet_pipeline.versions import SUMMARY_PIPELINE_VERSION
 from rivet_pipeline_tests.integration.chat_server import GOOD, Reply, chat_server, says
@@ -165,6 +166,42 @@ def test_what_another_worker_held_is_tried_once_more_at_the_end(
     assert len(waits) == 1
     assert [found.rows for found in report.reports] == ([15, 3, 0] if freed else [10, 2, 0])
     assert report.left == (0 if freed else 6)
+
+
+def test_what_stands_on_the_work_of_another_pass_is_left_to_it(
+    connection: Connection, pool: Pool, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old(connection, pool)
+    monkeypatch.setattr("rivet_pipeline.summaries.remine.time.sleep", lambda _: None)
+    inner: list[RemineReport] = []
+
+    class Reworded(CountingSummarizer):
+        def summarize(self, request: SummaryRequest) -> SummaryDraft:
+            draft = super().summarize(request)
+            return replace(draft, text=f"{draft.text}\nSaid anew.")
+
+    class Overtaken(Reworded):
+        """A whole pass of another process goes by while the first leaf is asked for."""
+
+        def summarize(self, request: SummaryRequest) -> SummaryDraft:
+            if not inner:
+                inner.append(RemineReport())
+                with open_pool(database_url, max_size=2, application_name="other") as other:
+                    inner[0] = remine(other, Reworded(), Scope())
+            return super().summarize(request)
+
+    report = remine(pool, Overtaken(), Scope())
+    assert [found.rows for found in inner[0].reports] == [10, 2, 0]
+    assert inner[0].left == 6
+    assert [found.rows for found in report.reports] == [5, 1, 0]
+    assert report.left == 0
+    assert revisions(connection) == 18
+
+
+def test_a_level_that_is_asked_for_alone_waits_for_no_other(connection: Connection, pool: Pool) -> None:
+    old(connection, pool)
+    report = remine(pool, CountingSummarizer(), Scope(kinds=("branch",)))
+    assert ([found.rows for found in report.reports], report.left) == ([3], 0)
 
 
 def test_days_are_redone_from_the_oldest_and_leaves_before_what_stands_on_them(

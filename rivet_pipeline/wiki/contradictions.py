@@ -74,6 +74,8 @@ _AGAINST = re.compile(
     re.IGNORECASE,
 )
 _FIGURE = re.compile(r"(?<![\w#])\d+(?:[.,:]\d+)*")
+#: A unit of one letter behind its figure, which is no word of a title: 30 s.
+_LETTER = re.compile(r"(?<=\d)\s?([^\W\d_])(?!\w)")
 #: Between a figure and the unit that is written right behind it: 30ms.
 _GLUED = re.compile(r"(?<=\d)(?=[^\W\d_])")
 _DATES = re.compile(
@@ -208,7 +210,7 @@ def _ended(text: str) -> list[_Ended]:
     found = []
     for match in [*_ENDS.finditer(text), *_GONE.finditer(text), *_AGAINST.finditer(text)]:
         parts = match.groupdict()
-        unit = _roots(_named(parts.pop("unit", None) or ""))
+        unit = _unit(parts.pop("unit", None) or "")
         name = " ".join(part.strip("`") for part in parts.values() if part)
         words = _named(name)
         figures = frozenset(_FIGURE.findall(name))
@@ -225,6 +227,11 @@ def _named(text: str) -> set[str]:
     return {word for word in title_terms(text) if not word.isdigit()}
 
 
+def _unit(text: str) -> frozenset[str]:
+    """The roots of what a figure counts, or the one letter of it."""
+    return frozenset(text.casefold()) if len(text) == 1 else _roots(_named(text))
+
+
 def _roots(words: Collection[str]) -> frozenset[str]:
     return frozenset(word[:_ROOT] for word in words)
 
@@ -232,7 +239,8 @@ def _roots(words: Collection[str]) -> frozenset[str]:
 def _rests_on(text: str, decision: str, ended: list[_Ended]) -> bool:
     """Whether a sentence speaks of one of the things, and does not itself say that it goes."""
     words = _named(text) | _named(_GLUED.sub(" ", text))
-    said = _Ended(_roots(words), frozenset(_FIGURE.findall(text)), days=frozenset(_days(text)))
+    letters = frozenset(map(str.casefold, _LETTER.findall(text)))
+    said = _Ended(_roots(words), frozenset(_FIGURE.findall(text)), letters, frozenset(_days(text)))
     # Two things of the same figure are told apart by what else both sentences speak of.
     related = _roots((_named(text) & _named(decision)) - _GENERIC - _MONTHS.keys())
     return any(

@@ -35,6 +35,7 @@ from rivet_pipeline.wiki.types import (
 from rivet_pipeline.wiki.wordings import (
     CAUSE,
     DECIDES,
+    FROM_NOW_ON,
     LACKS,
     MINE,
     ORDERS,
@@ -135,8 +136,8 @@ def _standing(turns: Sequence[Message]) -> Iterator[_Wish]:
             # The point begins with a capital that it may not have in the sentence, so it is told by its length.
             introduced = point != text and STANDING.search(text[: -len(point)]) is not None
             wants = STANDING.search(text) is not None or (rules and len(telling_words(point)) >= _TELLING)
-            # "From now on I prefer … the charts" is wanted always, "I prefer … the charts" of these.
-            here = PREFERS_HERE.search(text) is not None and STANDING.search(PREFERS_HERE.sub("", text)) is None
+            # "From now on I prefer … the charts" is wanted always, "I prefer … the charts, as always" of these.
+            here = PREFERS_HERE.search(text) is not None and FROM_NOW_ON.search(text) is None
             # "For next time: ask before …" is an order that is never done.
             if wants and not here and stands_alone(point, "user", order=introduced):
                 yield _Wish(text, point, turn.when)

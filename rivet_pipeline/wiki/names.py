@@ -31,14 +31,21 @@ _MOST_WORDS = 8
 
 #: A number with the letters that it is written together with: TG-04, node01, 3a.
 _NUMBER = re.compile(r"(?<![\w.])(?:v\.? ?|([a-z]{1,20})-?)?(\d+(?:[.,]\d+)*[a-z]?)(?!\w)", re.IGNORECASE)
-#: A word with its number, or its numbers: chapters 3 and 4, nodes 1 to 3.
-_COUNT = r"\d{1,4}(?:\.\d+)*[a-z]?(?!\w)"
+#: A number that may have a letter, but none that is a unit: 3b, and neither 30s nor 5k.
+_COUNT = r"\d{1,4}(?:\.\d+)*[a-c]?(?!\w)"
+#: The sign of a range. With spaces around it a dash goes on with something else: "Chapter 3 - 20 pages".
+_TO = r"(?:[-\u2013]|\s(?:to|bis)\s)"
+_PART = rf"{_COUNT}(?:{_TO}{_COUNT})?"
+#: A word with its number, or its numbers: chapters 2, 3 and 4, nodes 1 to 3. A comma alone makes no list.
 _NUMBERED = re.compile(
-    rf"(?<!\w)([^\W\d_]{{3,20}})[\s#-]{{0,3}}({_COUNT}(?:\s?(?:,|/|&|-|\u2013|to|and|or|bis|und|oder|y|o)\s?{_COUNT}){{0,9}})",
+    rf"(?<!\w)([^\W\d_]{{3,20}})[\s#-]{{0,3}}"
+    rf"({_PART}(?:(?:(?:,\s?{_PART}){{1,8}},?)?\s?(?:/|&|and|or|und|oder|y|o)\s?{_PART}){{0,9}})",
     re.IGNORECASE,
 )
 _LISTED = re.compile(_COUNT, re.IGNORECASE)
-_RANGE = re.compile(r"(\d{1,4})\s?(?:-|\u2013|to|bis)\s?(\d{1,4})(?![.\w])", re.IGNORECASE)
+_RANGE = re.compile(rf"(\d{{1,4}}){_TO}(\d{{1,4}})(?![.\w])", re.IGNORECASE)
+#: Between a number and its letter.
+_LETTERED = re.compile(r"(?<=\d)(?=[a-c])")
 #: Numbers between the ends of a range that are read.
 _WIDEST = 50
 
@@ -132,8 +139,9 @@ def names_another_number(text: str, title: str) -> bool:
 
 
 def _is_release_of(one: str, other: str) -> bool:
-    """Whether two numbers are the same, or one is a later part of the other: 0.11 and 0.11.2."""
-    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+    """Whether two numbers are the same, or one is a later part of the other: 0.11 and 0.11.2, 3 and 3b."""
+    one, other = (f"{_LETTERED.sub('.', number)}." for number in (one, other))
+    return one.startswith(other) or other.startswith(one)
 
 
 def _numbers(text: str, *, named: bool = False) -> dict[str, set[str]]:

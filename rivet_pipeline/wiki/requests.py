@@ -7,9 +7,7 @@ summary itself speaks of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from datetime import datetime
-from typing import TypeVar
 from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
@@ -21,10 +19,8 @@ from rivet_pipeline.wiki.types import SAME_SESSION, Candidate, MineRequest, Tag
 MOST_CANDIDATES = 8
 _SEARCHED = 500
 
-#: Pages that one search brings, and those that it is taken from.
-_FOUND, _LOOKED_AT = 5, 20
-
-_Paged = TypeVar("_Paged", Candidate, TopicHit)
+#: Pages that one search brings.
+_FOUND = 5
 
 _FRAME = re.compile(r"\APeriod \d{4}-\d\d-\d\dT[^\n]*\n\s*(?=\S)")
 
@@ -89,15 +85,19 @@ def _candidates(connection: Connection, request: MineRequest, conversation_id: U
         page = page_from_json(row["page"])
         found[row["slug"]] = Candidate(row["slug"], row["title"], page.aliases, page, SAME_SESSION)
     for query, why in _queries(request):
-        hits = search_topics(connection, query, limit=_LOOKED_AT).hits
-        for hit in _earlier_first(hits, request.latest_at)[:_FOUND]:
+        for hit in _hits(connection, query, request.latest_at):
             found.setdefault(hit.slug, Candidate(hit.slug, hit.title, hit.page.aliases, hit.page, why))
-    return tuple(_earlier_first(found.values(), request.latest_at)[:MOST_CANDIDATES])
+    return tuple(sorted(found.values(), key=lambda one: not one.page.stood_at(request.latest_at))[:MOST_CANDIDATES])
 
 
-def _earlier_first(pages: Iterable[_Paged], when: datetime) -> list[_Paged]:
+def _hits(connection: Connection, query: str, when: datetime) -> list[TopicHit]:
     """The pages that stood when a leaf was said, then those that came later, which must not crowd them out."""
-    return sorted(pages, key=lambda one: not one.page.stood_at(when))
+    earlier = search_topics(connection, query, limit=_FOUND, begun_by=when).hits
+    if len(earlier) == _FOUND:
+        return earlier
+    known = {hit.topic_id for hit in earlier}
+    both = search_topics(connection, query, limit=_FOUND).hits
+    return [*earlier, *(hit for hit in both if hit.topic_id not in known)][:_FOUND]
 
 
 def _queries(request: MineRequest) -> list[tuple[str, str]]:

@@ -64,10 +64,18 @@ class WikiSearch:
 
 
 def search_topics(
-    connection: Connection, query: str, *, limit: int = 5, embed_query: EmbedQuery | None = None
+    connection: Connection,
+    query: str,
+    *,
+    limit: int = 5,
+    embed_query: EmbedQuery | None = None,
+    begun_by: datetime | None = None,
 ) -> WikiSearch:
-    """The pages nearest to a query. `embed_query` gives the serving model's vector; None searches words alone."""
-    words = _by_words(connection, query)
+    """The pages nearest to a query. `embed_query` gives the serving model's vector; None searches words alone.
+
+    `begun_by`: by words, only pages of which something had been said by then.
+    """
+    words = _by_words(connection, query, begun_by)
     near, degraded = _by_meaning(connection, query, embed_query)
     scores = _scores(words, near)
     best = sorted(scores, key=lambda topic: (-scores[topic], str(topic)))[:limit]
@@ -89,7 +97,7 @@ def _scores(words: dict[UUID, float], near: dict[UUID, float]) -> dict[UUID, flo
     }
 
 
-def _by_words(connection: Connection, query: str) -> dict[UUID, float]:
+def _by_words(connection: Connection, query: str, begun_by: datetime | None) -> dict[UUID, float]:
     """Pages with any of the query's words: rare ones weigh more, those of the title too, and a whole name most.
 
     Of pages that hold the same words, that one comes first which holds them more often for its length (`ts_rank`, at
@@ -107,7 +115,8 @@ def _by_words(connection: Connection, query: str) -> dict[UUID, float]:
                    + ts_rank(t.content_tsv, a.question, 1) AS weight
             FROM asked AS a CROSS JOIN LATERAL (
                 SELECT id, content_tsv FROM ros_wiki_topics
-                WHERE status = 'live' AND content_tsv @@ a.question OFFSET 0) AS t
+                WHERE status = 'live' AND content_tsv @@ a.question
+                  AND (%(begun_by)s::timestamptz IS NULL OR first_at <= %(begun_by)s) OFFSET 0) AS t
         ), rarity AS (
             SELECT term, ln(1 + (SELECT count(*) FROM ros_wiki_topics WHERE status = 'live')::float / count(*)) AS idf
             FROM found GROUP BY term
@@ -118,10 +127,11 @@ def _by_words(connection: Connection, query: str) -> dict[UUID, float]:
             UNION ALL
             SELECT id, 3 * ln(1 + (SELECT count(*) FROM ros_wiki_topics WHERE status = 'live'))
             FROM ros_wiki_topics WHERE status = 'live' AND alias_keys && %(names)s::text[]
+              AND (%(begun_by)s::timestamptz IS NULL OR first_at <= %(begun_by)s)
         ) AS w
         GROUP BY w.id ORDER BY score DESC, w.id LIMIT %(pool)s
         """,
-        {"query": query, "names": _names(query), "pool": _POOL},
+        {"query": query, "names": _names(query), "pool": _POOL, "begun_by": begun_by},
     ).fetchall()
     return {row["id"]: float(row["score"]) for row in rows}
 

@@ -114,7 +114,10 @@ def _with_capital(point: str) -> str:
 
 
 def _weighs(scrap: str) -> bool:
-    """Whether a short piece says something that belongs to what follows: a label such as `Decision:`."""
+    """Whether a short piece belongs to what follows: a label such as `Decision:`, or one that no sentence ends."""
+    # "No." is an answer here, and no number.
+    if scrap != "No." and ABBREVIATION.search(scrap[-LONGEST_END:]) is not None:
+        return True
     return scrap.endswith(":") and (RESULT.match(f"{scrap} x") is not None or _LABEL.match(scrap) is not None)
 
 

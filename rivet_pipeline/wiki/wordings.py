@@ -43,6 +43,11 @@ STANDING = re.compile(
     r"|今後は|常に|必ず",
     re.IGNORECASE,
 )
+#: The wordings of these that say it of what comes, and not only of how often something is so.
+FROM_NOW_ON = _words(
+    r"from now on|general rule|house rules?|in future|by principle|for next time",
+    r"ab jetzt|a partir de ahora|de ahora en adelante|por norma",
+)
 #: Prefers it for this one thing, which is spoken of with an article.
 PREFERS_HERE = re.compile(r"\bi (?:prefer|hate)\b(?=.{0,300}\b(?:the|this|that|these|those)\b)", re.IGNORECASE)
 #: Says with figures what holds now and what does not any more: "due on 20 May now, not 30 April".
@@ -83,9 +88,12 @@ RESULT = re.compile(
     re.IGNORECASE,
 )
 
-#: Says that what was wrong before is not any more.
+#: Says that what was wrong before is not any more. What is fixed at a figure, or until something, is only set.
 REPAIRED = re.compile(
-    r"(?<!\w)(?:works? (?:now|again)|now works|(?:is|are) (?:fixed|solved|mended)(?! (?:by|at|for|to|until|per)\b)"
+    r"(?<!\w)(?:works? (?:now|again)|now works|(?:is|are) (?:fixed|solved|mended)"
+    r"(?! (?:by|until|per)\b"
+    r"| (?:at|for|to) (?:(?:the|about|exactly) )?(?:[€$£]? ?\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|(?:january|february|march|april|may|june|july|august|september|october|november|december)\b))"
     r"|fixed now"
     r"|(?:geht|läuft|funktioniert) (?:jetzt|wieder)|(?:ya|ahora) funciona|vuelve a funcionar)(?!\w)|直りました|直った",
     re.IGNORECASE,

@@ -74,10 +74,14 @@ def test_pages_that_came_later_do_not_crowd_out_those_that_a_leaf_was_shown(conn
     leaf = add_leaf(connection, "Quay gate | It is open", title="Gate of the quay")
     mine(pool)
     shown = {one.title for one in read_request(connection, leaf).candidates}
-    for word in ("Lamp", "Rope", "Crane", "Ladder", "Fender", "Bollard"):
-        add_leaf(connection, f"{word} | The quay gate, the gate of the quay, is open at the gate", days=9)
+    for place in range(22):
+        add_leaf(
+            connection,
+            f"Lamp q{'abcdefghijklmnopqrstuv'[place]} | The quay gate, the gate of the quay, is open at the gate",
+            days=9,
+        )
     mine(pool)
-    assert len(list_topics(connection)[0]) == 12
+    assert list_topics(connection)[1] == 28
     assert len(shown) == 5
     assert shown <= {one.title for one in read_request(connection, leaf).candidates}
 

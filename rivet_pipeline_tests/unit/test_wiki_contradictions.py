@@ -37,6 +37,8 @@ def ends(decision: str, earlier: str) -> bool:
         ("The lease ends on 20 May now, not 30 April.", "Chapter 4 is due on 30 April."),
         ("The importer keeps backups for 14 days, not 30 days.", "The importer waits 30 seconds."),
         ("The importer keeps backups for 14 days, not 30 days.", "The printer jams every 30 days."),
+        ("The importer waits 20 s, not 30 s.", "The importer has 30 gauges."),
+        ("The importer waits 20 s, not 30 s.", "The importer sleeps for 30 m."),
     ],
 )
 def test_a_word_or_a_figure_in_common_ends_nothing(decision: str, earlier: str) -> None:
@@ -57,6 +59,8 @@ def test_a_word_or_a_figure_in_common_ends_nothing(decision: str, earlier: str) 
         ("Chapter 4 is due on 20 May now, not 30 April.", "The deadline of chapter 4 is 2026-04-30."),
         ("The importer keeps backups for 14 days, not 30 days.", "The importer deletes backups after 30 days."),
         ("The importer waits 20 ms, not 30 ms.", "The importer sleeps for 30ms."),
+        ("The importer waits 20 s, not 30 s.", "The importer sleeps for 30 s."),
+        ("The importer waits 20 s, not 30 s.", "The importer sleeps for 30s."),
     ],
 )
 def test_what_rests_on_the_thing_that_goes_is_history(decision: str, earlier: str) -> None:

@@ -77,17 +77,35 @@ def test_scraps_before_a_sentence_are_left_out() -> None:
         "Decision: the box costs 40 euros incl. the shipping to Kiel.",
         "Decision: the box costs 40 euros incl. VAT and shipping to Kiel.",
         "Decision: the mixers resp. ovens run on their own fuse.",
+        "The box needs approx. 40 euros of stamps to Kiel.",
+        "Approx. 40 euros of stamps go on the box to Kiel.",
     ],
 )
 def test_an_abbreviation_ends_no_sentence(text: str) -> None:
     assert points_of(text) == [text]
 
 
+def test_an_answer_is_no_abbreviation() -> None:
+    assert points_of("No. The box to Kiel needs stamps.") == ["The box to Kiel needs stamps."]
+
+
 def test_people_begin_sentences_small() -> None:
     assert points_of("The oven is hot enough. the bread goes in at nine.")[-1] == "The bread goes in at nine."
 
 
-@pytest.mark.parametrize("end", ["fixed at 4096", "fixed for 2026", "fixed until May", "fixed to 4096"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "fixed at 4096",
+        "fixed for 2026",
+        "fixed until May",
+        "fixed to 4096",
+        "fixed for May",
+        "fixed to the 3rd",
+        "fixed per tenant",
+        "fixed by law",
+    ],
+)
 def test_what_is_set_is_not_repaired(end: str) -> None:
     told = claims(
         "Gripper driver",
@@ -95,8 +113,14 @@ def test_what_is_set_is_not_repaired(end: str) -> None:
         f"assistant: The page size of the gripper driver is {end}.",
     )
     assert "The gripper driver can't run on Windows." in told
-    mended = "assistant: The page size of the gripper driver is fixed."
-    assert "can't" not in "".join(claims("Gripper driver", "assistant: The gripper driver can't run.", mended))
+
+
+@pytest.mark.parametrize(
+    "end", ["fixed", "fixed for good", "fixed for all users", "fixed at last", "fixed to run there"]
+)
+def test_what_is_repaired_is_not_told_as_broken(end: str) -> None:
+    broken = "assistant: The gripper driver can't run on Windows."
+    assert "can't" not in "".join(claims("Gripper driver", broken, f"assistant: The gripper driver is {end}."))
 
 
 def standing(text: str) -> list[str]:
@@ -115,6 +139,16 @@ def test_what_is_preferred_from_now_on_is_preferred_everywhere() -> None:
     wish = "From now on I prefer metric units in all the charts."
     assert standing(wish) == [wish]
     assert standing("I prefer metric units in all the charts.") == []
+    wish = "By principle I prefer the smaller of these boards."
+    assert standing(wish) == [wish]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I prefer the old layout of this page, as always.", "I hate the import that runs every time."],
+)
+def test_how_often_something_is_so_makes_no_standing_wish(text: str) -> None:
+    assert standing(text) == []
 
 
 def test_what_is_refuted_is_left_out_and_what_is_agreed_to_is_a_decision() -> None:

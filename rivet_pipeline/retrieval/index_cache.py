@@ -126,12 +126,15 @@ class Corpus:
         order = places[np.argsort(keys[places], kind="stable")]
         return keys[order], order
 
+    def part(self, source: Source) -> slice:
+        """The positions of a table's documents."""
+        return slice(0, self.messages) if source == "message" else slice(self.messages, len(self))
+
     def known(self, source: Source) -> Array:
         """A flag for each sequence number of a table, up to the highest here: whether its row is a document."""
         kept = self.kept.get(source)
         if kept is None:
-            part = slice(0, self.messages) if source == "message" else slice(self.messages, None)
-            numbers = self.documents.seq[part]
+            numbers = self.documents.seq[self.part(source)]
             kept = np.zeros(int(numbers.max(initial=0)) + 1, dtype=bool)
             kept[numbers] = True
             self.kept[source] = kept

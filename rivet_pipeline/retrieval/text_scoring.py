@@ -180,7 +180,7 @@ class Field:
     def numbers(self, shown: Array, source: Source) -> Array:
         """A flag for each sequence number of a table: whether its row is `shown` (by position) or not known here."""
         corpus, rows = self.corpus, self.live
-        part = slice(0, corpus.messages) if source == "message" else slice(corpus.messages, len(corpus))
+        part = corpus.part(source)
         live = rows.alive & (rows.messages == (source == "message"))
         known = corpus.known(source)
         flags = np.ones(max(len(known), int(rows.documents.seq[live].max(initial=0)) + 1), dtype=bool)

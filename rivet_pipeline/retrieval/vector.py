@@ -79,8 +79,14 @@ def refuse_vector(model: ServingModel | None, vector: NDArray[np.float32]) -> st
 
 def vector_text(vector: NDArray[np.float32]) -> str:
     """The vector as Postgres reads it, scaled to unit length so that no component overflows a half float."""
-    unit = vector.astype(np.float64) / np.linalg.norm(vector.astype(np.float64))
-    return "[" + ",".join(["%.6g"] * unit.size) % tuple(unit.tolist()) + "]"
+    return "[" + ",".join(["%.6g"] * vector.size) % tuple(_unit(vector).tolist()) + "]"
+
+
+def _unit(vector: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The vector scaled to unit length; computed in doubles, because a square may not fit a single."""
+    exact = vector.astype(np.float64)
+    unit: NDArray[np.float64] = exact / np.linalg.norm(exact)
+    return unit
 
 
 def nearest(
@@ -169,8 +175,7 @@ def _given(
     ready = CODES.codes(connection, model.id, model.dimensions, source)
     if ready is None:
         return None
-    unit = vector.astype(np.float64) / np.linalg.norm(vector.astype(np.float64))
-    chosen, is_all = ready.codes.choose(within(source), unit.astype(np.float32), _CHOSEN_PER_ROW * wanted)
+    chosen, is_all = ready.codes.choose(within(source), _unit(vector).astype(np.float32), _CHOSEN_PER_ROW * wanted)
     if not len(chosen) and not ready.changed:
         return []
     rows = connection.execute(

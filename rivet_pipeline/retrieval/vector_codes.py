@@ -3,8 +3,8 @@
 A graph is walked from the nearest row on, so a filter that few rows pass makes the walk long. Codes are compared for
 all rows within the filter and nothing else: first bit by bit, and the nearest ones bit by bit with the query's own
 components. A bit says on which side of the mean of all vectors a component lies. What is chosen is compared exactly by
-the caller. Pieces never change (`vector_pieces.py`), so what was read of one stays true; each
-search asks the store which are in force.
+the caller. Pieces never change (`vector_pieces.py`), so what was read of one stays true; each search asks the store
+which are in force.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.postings import Array
+from rivet_pipeline.retrieval.text_scoring import top
 from rivet_pipeline.retrieval.types import Source
 
 #: Owners of a piece at most, by their numbers: an offset has two bytes, and one is written in a fraction of a second.
@@ -84,7 +85,7 @@ class Codes:
         if len(among) <= count:
             return np.unique(self.owners[among]), True
         among = self._nearest(among, query, _NEAR_EACH * count)
-        return np.unique(self.owners[among[_highest(self._similarities(among, query), count)]]), False
+        return np.unique(self.owners[among[top(self._similarities(among, query), count)]]), False
 
     def _similarities(self, among: Array, query: NDArray[np.float32]) -> Array:
         """About the cosine of the query and of each chunk, as if every component lay equally far from the mean."""
@@ -115,7 +116,7 @@ class Codes:
         last = np.searchsorted(np.cumsum(np.bincount(apart)), count)
         nearest = np.flatnonzero(apart <= last)
         if len(nearest) > 2 * count:
-            nearest = np.sort(nearest[_highest(-apart[nearest], count)])
+            nearest = np.sort(nearest[top(-apart[nearest], count)])
         found: Array = among[nearest]
         return found
 
@@ -123,12 +124,6 @@ class Codes:
 def _padded(query: NDArray[np.float32]) -> NDArray[np.float32]:
     """The components, and zeros up to a whole number of words: such a bit is never set and counts nothing."""
     return np.pad(query, (0, -len(query) % _WORD_BITS))
-
-
-def _highest(values: Array, count: int) -> Array:
-    if len(values) <= count:
-        return np.arange(len(values))
-    return np.argpartition(values, len(values) - count)[len(values) - count :]
 
 
 class Ready(NamedTuple):

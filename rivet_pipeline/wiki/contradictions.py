@@ -254,9 +254,9 @@ def ends_what(decision: str, earlier: str, named: Collection[str]) -> bool:
 
     Only for what is said to be dropped or replaced: who wants "no index" may well speak of another one.
     """
-    roots = {word[:_ROOT] for word in named}
+    roots = _roots(named)
     words = [_named(match["object"]) for match in _ENDS.finditer(decision[:LONGEST_CLAIM])]
-    ended = [_Ended(frozenset(word[:_ROOT] for word in one), frozenset()) for one in words if one - _GENERIC]
+    ended = [_Ended(_roots(one), frozenset()) for one in words if one - _GENERIC]
     return any(one.words & roots for one in ended) and _rests_on(earlier, decision, ended)
 
 

@@ -143,14 +143,7 @@ class OpenAIChat:
             detail = endpoint.credential.hide(error.detail)
             if len(names) > 1:
                 detail += f" (attempts: {', '.join(names)})"
-            raise ModelError(
-                error.cause,
-                error.name,
-                detail,
-                retry_after=error.retry_after,
-                prompt_tokens=error.prompt_tokens,
-                completion_tokens=error.completion_tokens,
-            ) from error
+            raise error.with_detail(detail) from error
 
     def _attempt(self, endpoint: Endpoint, payload: dict[str, Any], deadline: float) -> ChatAnswer:
         allowed = f"{self._deadline_seconds:g} s for all services and retries"
@@ -162,15 +155,7 @@ def _after_others(failed: Sequence[tuple[Endpoint, ModelError]], *, fallback: bo
     """The last failure, with the causes for which the others were passed over."""
     error = failed[-1][1]
     others = "".join(f"; before it {_cause(endpoint, earlier)}" for endpoint, earlier in failed[:-1])
-    return ModelError(
-        error.cause,
-        error.name,
-        error.detail + others,
-        retry_after=error.retry_after,
-        fallback=fallback,
-        prompt_tokens=error.prompt_tokens,
-        completion_tokens=error.completion_tokens,
-    )
+    return error.with_detail(error.detail + others, fallback=fallback)
 
 
 def _all_failed(failed: Sequence[tuple[Endpoint, ModelError]]) -> ModelError:

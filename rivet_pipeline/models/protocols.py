@@ -25,8 +25,8 @@ class ModelError(Exception):
 
     `name` is the failure's own name (`timeout`, `http-500`, `truncated`, `refusal`, `wrong-width` …), `retry_after`
     the seconds the service asked for, if it did. `fallback` says that the answer at fault came from a service that
-    stands in for the configured one, `calls` how many answers were asked for in vain, the
-    tokens what these cost by the services' own count, 0 when they give none.
+    stands in for the configured one, `calls` how many answers were asked for in vain, the tokens what these cost by
+    the services' own count, 0 when they give none.
     """
 
     def __init__(
@@ -50,6 +50,18 @@ class ModelError(Exception):
         self.calls = calls
         self.prompt_tokens = prompt_tokens
         self.completion_tokens = completion_tokens
+
+    def with_detail(self, detail: str, *, fallback: bool = False) -> ModelError:
+        """The same failure of one call, told in other words."""
+        return ModelError(
+            self.cause,
+            self.name,
+            detail,
+            retry_after=self.retry_after,
+            fallback=fallback,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+        )
 
 
 class Embedder(Protocol):

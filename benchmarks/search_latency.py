@@ -38,6 +38,7 @@ import numpy as np
 
 from benchmarks.capture_rate import api_process, posting
 from benchmarks.corpus import NOW, Corpus
+from benchmarks.search_queries import QUERIES, make_queries, make_questions
 from benchmarks.search_store import Filler, Vectors
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.migrations import apply_migrations
@@ -48,13 +49,15 @@ from rivet_pipeline.retrieval.scoring import PROFILE, idf
 from rivet_pipeline.retrieval.types import SearchRequest
 from rivet_pipeline.retrieval.vector_pieces import refresh_vector_pieces
 
-QUERIES = 100
 CAPTURES_PER_SECOND = 50
 TOP = 10
 PARTS = ("agreement", "http", "naive", "tantivy")
 
 #: Seconds between two refreshes of the index while captures arrive, about what Dagster's sensor makes of it.
 REFRESH_EVERY = 30.0
+
+#: The baseline's name among the rows of a kind of queries.
+_NAIVELY = "naive ts_rank_cd"
 
 Figures = dict[str, Any]
 
@@ -75,28 +78,6 @@ class Asked:
         if self.since:
             values["since"] = self.since.isoformat()
         return "/api/memory/search?" + urlencode(values)
-
-
-def make_queries(connection: Connection, rng: random.Random) -> list[str]:
-    """Two to six words out of one message each; every eighth is a path, a name or a number as it stands there."""
-    row = connection.execute("SELECT max(seq) AS top FROM ros_messages").fetchone()
-    assert row is not None
-    rows = connection.execute(
-        "SELECT content, tool_result FROM ros_messages WHERE seq = ANY (%s) AND length(content) > 100 LIMIT %s",
-        [[rng.randint(1, row["top"]) for _ in range(20 * QUERIES)], QUERIES],
-    ).fetchall()
-    queries = []
-    for number, found in enumerate(rows):
-        words = [
-            word.strip(".,:;()[]{}\"'`*?") for word in (found["content"] + " " + (found["tool_result"] or "")).split()
-        ]
-        signs = [word for word in words if any(sign in word for sign in "/_-") and len(word) < 60]
-        usable = [word for word in words if 2 <= len(word) <= 30] or ["nothing"]
-        if number % 8 == 7 and signs:
-            queries.append(rng.choice(signs))
-        else:
-            queries.append(" ".join(rng.sample(usable, min(len(usable), rng.randint(2, 6)))))
-    return queries
 
 
 def percentiles(times: Sequence[float]) -> Figures:
@@ -225,7 +206,7 @@ def agreement(connection: Connection, queries: Sequence[str]) -> float:
     return float(np.mean(shares))
 
 
-def measure_tantivy(connection: Connection, queries: Sequence[Asked], folder: Path, rounds: int) -> Figures:
+def measure_tantivy(connection: Connection, kinds: dict[str, list[Asked]], folder: Path, rounds: int) -> Figures:
     """The same rows in an in-process Tantivy index with its English stemmer: the limit of a search by words alone."""
     import tantivy
 
@@ -258,7 +239,8 @@ def measure_tantivy(connection: Connection, queries: Sequence[Asked], folder: Pa
         return [reader.doc(address)["key"] for _, address in reader.search(query, TOP).hits]
 
     size = sum(path.stat().st_size for path in folder.iterdir())
-    return percentiles(timed(run, queries, rounds)) | {"build_s": round(seconds, 1), "mb": round(size / 1e6, 1)}
+    print(f"tantivy: built in {seconds:.1f} s, {size / 1e6:.1f} MB", flush=True)
+    return {f"{kind}: tantivy": percentiles(timed(run, asked, rounds)) for kind, asked in kinds.items()}
 
 
 @contextmanager
@@ -352,38 +334,51 @@ def build(connection: Connection, filler: Filler, sizes: Sequence[int]) -> list[
     return built
 
 
-def measure(url: str, folder: Path, connection: Connection, queries: list[str], options: argparse.Namespace) -> Figures:
-    """Every way of asking, one after the other."""
-    plain = [Asked(query) for query in queries]
-    filtered = [
-        Asked(query, agent="codex" if number % 2 else None, since=NOW - timedelta(days=90) if number % 3 else None)
-        for number, query in enumerate(queries, 1)
-    ]
-    few = plain[: options.naive]
+def measure(
+    url: str, folder: Path, connection: Connection, kinds: dict[str, list[str]], options: argparse.Namespace
+) -> Figures:
+    """Every way of asking, one after the other, with each kind of queries."""
     rows: Figures = {}
+    asked = {kind: [Asked(query) for query in queries] for kind, queries in kinds.items()}
     if "http" in options.parts:
-        rows |= measure_http(url, folder, plain, filtered, options.rounds)
-    if "naive" in options.parts:
-        rows["naive ts_rank_cd"] = percentiles(timed(naive(connection), few, 1))
-        rows["naive, filtered"] = percentiles(timed(naive(connection), filtered[: options.naive], 1))
+        rows |= measure_http(url, folder, asked, options.rounds)
+    for kind, plain in asked.items():
+        few = plain[: options.naive]
+        if "naive" in options.parts:
+            rows[f"{kind}: {_NAIVELY}"] = percentiles(timed(naive(connection), few, 1))
+            rows[f"{kind}: naive, filtered"] = percentiles(timed(naive(connection), filtered(few), 1))
     if "tantivy" in options.parts and find_spec("tantivy") is not None:
-        rows["tantivy, words only"] = measure_tantivy(connection, plain, folder / "tantivy", options.rounds)
+        rows |= measure_tantivy(connection, asked, folder / "tantivy", options.rounds)
     return rows
 
 
-def measure_http(url: str, folder: Path, plain: list[Asked], filtered: list[Asked], rounds: int) -> Figures:
+def filtered(asked: list[Asked]) -> list[Asked]:
+    """The same queries, of an agent or the last 90 days or both."""
+    return [
+        Asked(
+            one.query,
+            agent="codex" if number % 2 else None,
+            since=NOW - timedelta(days=90) if number % 3 else None,
+        )
+        for number, one in enumerate(asked, 1)
+    ]
+
+
+def measure_http(url: str, folder: Path, kinds: dict[str, list[Asked]], rounds: int) -> Figures:
     """The ways of asking the API, and its captures meanwhile."""
     rows: Figures = {}
     with api_process(url, folder) as port:
-        for name, mode, asked in (
-            ("hybrid", "hybrid", plain),
-            ("words only", "fts", plain),
-            ("hybrid, filtered", "hybrid", filtered),
-        ):
-            rows[name] = percentiles(timed(searcher(port, mode), asked, rounds))
+        for kind, plain in kinds.items():
+            for name, mode, asked in (
+                ("hybrid", "hybrid", plain),
+                ("words only", "fts", plain),
+                ("hybrid, filtered", "hybrid", filtered(plain)),
+            ):
+                rows[f"{kind}: {name}"] = percentiles(timed(searcher(port, mode), asked, rounds))
         with captures(port, url) as times:
-            rows["hybrid, 50 captures/s"] = percentiles(timed(searcher(port, "hybrid"), plain, rounds))
-        rows["capture, meanwhile"] = percentiles(times)
+            for kind, plain in kinds.items():
+                rows[f"{kind}: hybrid, 50 captures/s"] = percentiles(timed(searcher(port, "hybrid"), plain, rounds))
+        rows["a capture, meanwhile"] = percentiles(times)
     return rows
 
 
@@ -395,8 +390,10 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what of it to measure")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--naive", type=int, default=20, help="how many queries the naive way is asked")
-    parser.add_argument("--agreement", type=int, default=20, help="how many queries are compared with exhaustive BM25")
+    parser.add_argument("--naive", type=int, default=20, help="how many queries of a kind the naive way is asked")
+    parser.add_argument(
+        "--agreement", type=int, default=20, help="how many queries of a kind are compared with exhaustive BM25"
+    )
     parser.add_argument(
         "--embedded", type=int, default=20_000, help="texts that are embedded; the others get vectors near these"
     )
@@ -432,22 +429,25 @@ def run(url: str, folder: Path, sizes: Sequence[int], options: argparse.Namespac
         if options.step == "measure":
             # Whoever filled it may have known of no codes.
             print(f"vector codes: {refresh_vector_pieces(connection).bytes / 1e6:.1f} MB", flush=True)
-        queries = make_queries(connection, random.Random(options.seed))
-        agreed = agreement(connection, queries[: options.agreement]) if "agreement" in options.parts else None
-        rows = measure(url, folder, connection, queries, options)
+        kinds = {
+            "words": make_queries(connection, random.Random(options.seed)),
+            "questions": make_questions(connection, random.Random(options.seed)),
+        }
+        some = [query for queries in kinds.values() for query in queries[: options.agreement]]
+        agreed = agreement(connection, some) if "agreement" in options.parts else None
+        rows = measure(url, folder, connection, kinds, options)
     load = os.getloadavg()[0]
-    print(f"\n{options.messages:,} messages, {len(queries)} queries, warm, {options.rounds} rounds; load {load:.1f}")
+    print(
+        f"\n{options.messages:,} messages, {QUERIES} queries of a kind, warm, {options.rounds} rounds; load {load:.1f}"
+    )
     if agreed is not None:
         print(f"the first ten by words agree with exhaustive BM25: {agreed:.3f}\n")
-    print(f"{'':26}{'p50 ms':>10}{'p95 ms':>10}{'p99 ms':>10}{'naive / p50':>14}")
-    base = rows.get("naive ts_rank_cd", {}).get("p50", 0.0)
+    print(f"{'':34}{'p50 ms':>10}{'p95 ms':>10}{'p99 ms':>10}{'naive / p50':>14}")
     for name, row in rows.items():
-        ratio = f"{base / row['p50']:.1f}x" if base and row["p50"] and "capture, " not in name else ""
-        print(f"{name:26}{row['p50']:>10.1f}{row['p95']:>10.1f}{row['p99']:>10.1f}{ratio:>14}")
-    limit = rows.get("tantivy, words only")
-    if limit:
-        print(f"tantivy: built in {limit['build_s']} s, {limit['mb']} MB")
-    elif "tantivy" in options.parts:
+        base = rows.get(f"{name.partition(':')[0]}: {_NAIVELY}", {}).get("p50", 0.0)
+        ratio = f"{base / row['p50']:.1f}x" if base and row["p50"] else ""
+        print(f"{name:34}{row['p50']:>10.1f}{row['p95']:>10.1f}{row['p99']:>10.1f}{ratio:>14}")
+    if "tantivy" in options.parts and find_spec("tantivy") is None:
         print("tantivy: not installed (group bench)")
     if options.json:
         figures = {"at": datetime.now(UTC).isoformat(), "load": load, "built": built, "agreement": agreed, "rows": rows}

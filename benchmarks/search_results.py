@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.corpus import NOW
-from benchmarks.search_latency import make_queries
+from benchmarks.search_queries import make_queries
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
 from rivet_pipeline.retrieval.search import search

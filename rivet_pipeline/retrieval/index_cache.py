@@ -30,7 +30,7 @@ from rivet_pipeline.retrieval.postings import (
     Postings,
     find_postings,
 )
-from rivet_pipeline.retrieval.types import Key, Source
+from rivet_pipeline.retrieval.types import Source
 
 #: What the postings may take in memory; the least recently used go first.
 MOST_POSTING_BYTES = 192 * 1024 * 1024
@@ -47,6 +47,8 @@ _BOOST_SECONDS = 30.0
 #: Conversations whose ids are kept for one database, at 150 bytes each.
 _MOST_CONVERSATIONS = 200_000
 
+#: The sign of a table's rows in `signed` numbers.
+_SIGNS: dict[Source, int] = {"message": 1, "summary": -1}
 
 #: By key (a summary's is negative) how often a row was returned, and when last.
 Boosts = dict[int, tuple[int, datetime]]
@@ -177,28 +179,45 @@ class _Live:
         self._clear()
 
     def _clear(self) -> None:
-        self._versions: dict[Key, tuple[int, int]] = {}
+        # By the rows' numbers, which ascend: the change that was read of each, and its place among the documents.
+        self._numbers = np.empty(0, dtype=np.int64)
+        self._changes = np.empty(0, dtype=np.int64)
+        self._places = np.empty(0, dtype=np.int64)
         self._documents = PieceBuilder().documents()
         self._messages = np.empty(0, dtype=bool)
         self._keys = np.empty(0, dtype=np.int64)
         self._owners = np.empty(0, dtype=np.int32)
         self._frequencies = np.empty(0, dtype="u1")
 
-    def view(self, connection: Connection, wanted: dict[Key, int]) -> LiveRows:
-        """The wanted rows, each at least of the version that is asked for; what is not there yet is read."""
+    def view(self, connection: Connection, wanted: Array, changes: Array) -> LiveRows:
+        """The wanted rows (`signed`), each at least of the change that is asked for; what is not there yet is read."""
         with self._lock:
             if len(self._documents) > 2 * len(wanted) + 1_000:
                 self._clear()
-            missing = [key for key, change in wanted.items() if self._versions.get(key, (-1, 0))[0] < change]
-            for source in ("message", "summary"):
-                self._read(connection, source, {seq: wanted[source, seq] for kind, seq in missing if kind == source})
+            at = self._find(wanted)
+            missing = (at < 0) | (self._changes[at] < changes) if len(self._numbers) else np.ones(len(wanted), bool)
+            for source, sign in _SIGNS.items():
+                some = missing & (wanted * sign > 0)
+                if some.any():
+                    self._read(
+                        connection, source, dict(zip(wanted[some].tolist(), changes[some].tolist(), strict=True))
+                    )
+            at = self._find(wanted)
             alive = np.zeros(len(self._documents), dtype=bool)
-            alive[[self._versions[key][1] for key in wanted if key in self._versions]] = True
+            alive[self._places[at[at >= 0]]] = True
             return LiveRows(self._documents, self._messages, alive, self._keys, self._owners, self._frequencies)
 
-    def _read(self, connection: Connection, source: Source, versions: dict[int, int]) -> None:
+    def _find(self, wanted: Array) -> Array:
+        """Where the rows stand among the numbers, -1 for what was never read."""
+        if not len(self._numbers):
+            return np.full(len(wanted), -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self._numbers, wanted), len(self._numbers) - 1)
+        return np.where(self._numbers[at] == wanted, at, -1)
+
+    def _read(self, connection: Connection, source: Source, changes: dict[int, int]) -> None:
+        """Reads the rows of the given numbers, and says of each that it is as of the given change."""
         builder = PieceBuilder()
-        for row in read_rows(connection, source, list(versions)):
+        for row in read_rows(connection, source, [abs(number) for number in changes]):
             builder.add(row, keep_empty=True)
         if not len(builder):
             return
@@ -209,8 +228,14 @@ class _Live:
         self._keys = np.append(self._keys, builder.keys()[np.frombuffer(builder.numbers, dtype="u4")])
         self._owners = np.append(self._owners, owners)
         self._frequencies = np.append(self._frequencies, np.frombuffer(builder.frequencies, dtype="u1"))
-        for place, seq in enumerate(documents.seq.tolist()):
-            self._versions[source, seq] = (versions[seq], start + place)
+        read = documents.seq * _SIGNS[source]
+        former = ~np.isin(self._numbers, read)
+        numbers = np.concatenate([self._numbers[former], read])
+        order = np.argsort(numbers)
+        self._numbers = numbers[order]
+        self._changes = np.concatenate([self._changes[former], [changes[number] for number in read.tolist()]])[order]
+        places = np.arange(start, start + len(documents))
+        self._places = np.concatenate([self._places[former], places])[order]
 
 
 class IndexCache:
@@ -281,8 +306,8 @@ class IndexCache:
             while self._bytes > self._most_bytes and self._postings:
                 self._bytes -= _size(self._postings.popitem(last=False)[1])
 
-    def live(self, connection: Connection, database: int, wanted: dict[Key, int]) -> LiveRows:
-        """The given rows of the given database (its oid), by row the change that is at least to be seen."""
+    def live(self, connection: Connection, database: int, wanted: Array, changes: Array) -> LiveRows:
+        """The given rows (`signed`) of the given database (its oid), and of each the change that is at least seen."""
         info = connection.info
         name = (info.host, info.port, info.dbname, database)
         with self._lock:
@@ -290,7 +315,7 @@ class IndexCache:
             self._live.move_to_end(name)
             while len(self._live) > _DATABASES:
                 self._live.popitem(last=False)
-        return live.view(connection, wanted)
+        return live.view(connection, wanted, changes)
 
     def boosts(self, connection: Connection, database: int) -> Boosts:
         """The rows that were returned often, as they were at most half a minute ago."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property, partial
+from typing import Any
 
 import numpy as np
 from psycopg import sql
@@ -67,9 +68,10 @@ class _State:
     words: list[bytes]
     parts: list[bytes]
     pieces: list[PieceName]
-    #: Rows that the index has not as they are, and the change of each that is to be seen, 0 for new rows.
-    live: dict[Key, int]
-    changed: Array
+    #: Rows that the index has not as they are (`signed`, ascending), and the change of each that is to be seen, 0 for
+    #: new rows.
+    live: Array
+    changes: Array
     #: Whether there are more of these than are read.
     is_behind: bool
     noise: Array
@@ -115,23 +117,33 @@ def _read_state(connection: Connection, query: str) -> _State:
     paired = {sign.encode() for run in CJK_RUN.findall(row["folded"]) for sign in run}
     words = [word.encode() for word in row["words"] if word.encode() not in paired]
     pairs = list(cjk_pairs(row["folded"]))[:MAX_TERMS]
-    live: dict[Key, int] = {("message", seq): 0 for seq in row["new_messages"]}
-    live |= {("summary", seq): 0 for seq in row["new_summaries"]}
-    changes = zip(row["changed_sources"] or [], row["changed_seqs"] or [], row["changed_changes"] or [], strict=True)
-    live |= {(source, seq): change for source, seq, change in changes}
+    live, changes = _live(row)
     pieces = zip(row["piece_ids"] or [], row["piece_tokens"] or [], row["piece_sources"] or [], strict=True)
     return _State(
         words=words + pairs,
         parts=[part.encode() for part in row["parts"] if part.encode() not in paired] + pairs,
         pieces=[PieceName(*piece) for piece in pieces],
         live=live,
-        changed=np.array([signed(key) for key, change in live.items() if change], dtype=np.int64),
+        changes=changes,
         is_behind=len(live) > MOST_LIVE,
         noise=np.array(row["noise"], dtype=np.int64),
         conversations=row["conversations"],
         database=row["database"],
         above={"message": row["last_message_seq"], "summary": row["last_summary_seq"]},
     )
+
+
+def _live(row: dict[str, Any]) -> tuple[Array, Array]:
+    """`live` and `changes` of a state: new rows and changed ones, of a row that is both the change."""
+    changed = np.array(row["changed_seqs"] or [], dtype=np.int64)
+    sources = np.array(row["changed_sources"] or [], dtype=str)
+    new = np.concatenate([np.array(row["new_messages"], np.int64), -np.array(row["new_summaries"], np.int64)])
+    numbers = np.concatenate([new, np.where(sources == "message", changed, -changed)])
+    changes = np.concatenate([np.zeros(len(new), np.int64), np.array(row["changed_changes"] or [], np.int64)])
+    order = np.lexsort((changes, numbers))
+    numbers, changes = numbers[order], changes[order]
+    last = np.append(numbers[1:] != numbers[:-1], True)[: len(numbers)]
+    return numbers[last], changes[last]
 
 
 class TextSearch:
@@ -176,8 +188,9 @@ class TextSearch:
         state = self._state = _read_state(self._connection, self._request.query)
         self.has_words = bool(state.words)
         corpus = self._index.corpus(self._connection, state.pieces)
-        live = self._index.live(self._connection, state.database, {} if state.is_behind else state.live)
-        self._field = Field(corpus, live, corpus.places(state.changed), self._profile)
+        seen = slice(0 if state.is_behind else None)
+        live = self._index.live(self._connection, state.database, state.live[seen], state.changes[seen])
+        self._field = Field(corpus, live, corpus.places(state.live[state.changes > 0]), self._profile)
         keys = {word: term_key(word) for word in [*state.words, *state.parts]}
         postings = self._index.postings(self._connection, corpus.pieces, list(dict.fromkeys(keys.values())))
         terms = {word: TermPostings(key, postings[key], *live.postings(key)) for word, key in keys.items()}
@@ -225,12 +238,13 @@ class TextSearch:
         state = self._state
         if not state.is_behind:
             return {}
+        live = set(state.live.tolist())
         return unindexed.find_texts(
             self._connection,
             self._request,
             above=state.above,
             literal=self._literal,
-            extra=[row for row in extra if row in state.live or row[1] > state.above[row[0]]],
+            extra=[row for row in extra if signed(row) in live or row[1] > state.above[row[0]]],
             now=self._now,
             kept=self._kept,
             profile=self._profile,

@@ -226,12 +226,11 @@ class Field:
         places = self.corpus.places(keys)
         places[np.isin(places, self._superseded)] = -1
         alive = np.flatnonzero(self.live.alive)
-        live_keys = np.where(self.live.messages[alive], 1, -1) * self.live.documents.seq[alive]
-        at = {int(key): int(place) for key, place in zip(live_keys, alive, strict=True)}
-        if at:
-            start = len(self.corpus)
-            found = [start + at[key] if key in at else -1 for key in keys.tolist()]
-            places = np.where(places < 0, np.array(found, dtype=np.int64), places)
+        if len(alive):
+            numbers = np.where(self.live.messages[alive], 1, -1) * self.live.documents.seq[alive]
+            order = np.argsort(numbers)
+            at = order[np.minimum(np.searchsorted(numbers, keys, sorter=order), len(order) - 1)]
+            places = np.where((places < 0) & (numbers[at] == keys), len(self.corpus) + alive[at], places)
         return places
 
     def sessions(self, terms: Iterable[TermPostings], conversations: int) -> Array:

@@ -1,8 +1,7 @@
--- What the parts of a score need to know of each candidate within the filters. `head` is enough to tell what kind of memory a user's row is
--- (the words of others are not asked), and
--- `characters` (of tool rows only) whether it is a stub;
--- `similarity` is computed here for rows that the vector arm did not bring, and NULL without a stored vector. Accesses
--- are fenced: there may be any number of them, and a plan made while there were few would go through them all.
+-- What the parts of a score need to know of each candidate within the filters. `head` (of the user's rows only) is enough
+-- to tell what kind of memory a row is, and `characters` (of tool rows only) whether it is a stub; `similarity` is
+-- computed here for rows that the vector arm did not bring, NULL without a vector. Accesses are fenced: there may be any
+-- number of them, and a plan made while there were few would go through them all.
 SELECT m.seq AS key, m.id::text, m.conversation_id::text, (extract(epoch FROM m.created_at) * 1000000)::bigint AS at, m.role, m.tool_name,
        coalesce(m.metadata ->> 'kind', 'speech') AS kind, m.metadata ->> 'memory_type' AS memory_type,
        CASE WHEN m.role = 'user' THEN left(m.content, 500) ELSE '' END AS head,

@@ -22,8 +22,14 @@ from rivet_pipeline.retrieval.types import SearchRequest
 #: A tag of at most this many conversations is bound as their ids, which an index can be asked for.
 FEW_TAGGED = 1000
 
+
+def _squeezed(text: LiteralString) -> sql.SQL:
+    """The text in one line: what psycopg has parsed of a statement it keeps only up to 4,096 characters."""
+    return sql.SQL(" ".join(text.split()))
+
+
 #: Nothing of a noise session (heartbeats, the pipeline's own traffic) unless its conversation is asked for by name.
-_NOT_NOISE = """
+_NOT_NOISE: LiteralString = """
     (%(conversation)s::uuid IS NOT NULL OR {alias}.conversation_id NOT IN (
         SELECT c.id FROM ros_conversations AS c WHERE ros_is_noise(c.session_key, c.settings)))
 """
@@ -37,7 +43,7 @@ _TAG: LiteralString = """
 #: The same for listings of messages; binds `tag` and `tagged`.
 TAG_FILTER = sql.SQL(_TAG.replace("{alias}", "m"))
 
-MESSAGE_FILTER = sql.SQL(
+MESSAGE_FILTER = _squeezed(
     """(%(agent)s::text IS NULL OR m.agent = %(agent)s::text)
     AND (%(role)s::text IS NULL OR m.role = %(role)s::text)
     AND (%(conversation)s::uuid IS NULL OR m.conversation_id = %(conversation)s::uuid)
@@ -51,7 +57,7 @@ MESSAGE_FILTER = sql.SQL(
 )
 
 #: A summary has no role, so a role asks for messages only; its time is the period that it covers.
-SUMMARY_FILTER = sql.SQL(
+SUMMARY_FILTER = _squeezed(
     """%(role)s::text IS NULL
     AND (%(agent)s::text IS NULL OR %(agent)s::text = ANY (s.agents))
     AND (%(conversation)s::uuid IS NULL OR s.conversation_id = %(conversation)s::uuid)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from psycopg import sql
@@ -44,21 +44,35 @@ _VERBATIM = 400
 _VERBATIM_ROUNDS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class TextScores:
-    """BM25 by row, best first: keys are (source, seq). `best` is the highest of all candidates, 0 without any.
+class TextContext(NamedTuple):
+    """What the words say of rows beyond their own BM25.
 
     `coverage` has the share of the query's words, by weight, that a row holds, 0 to 1 (not for rows that `unindexed.py`
     found). `sessions` has, by the id of each conversation of these rows, the BM25 of all its messages taken as one
-    document, scaled by the best of them to 0 to 1. `has_words` is False when the query holds nothing that could be
-    looked for.
+    document, scaled by the best of them to 0 to 1.
+    """
+
+    coverage: dict[Key, float]
+    sessions: dict[str, float]
+
+
+@dataclass(frozen=True)
+class TextScores:
+    """BM25 by row, best first: keys are (source, seq). `best` is the highest of all candidates, 0 without any.
+
+    `has_words` is False when the query holds nothing that could be looked for. `read_context` computes what the
+    properties of its names have; it is called once, when one of them is first asked for.
     """
 
     scores: dict[Key, float] = field(default_factory=dict)
     best: float = 0.0
-    sessions: dict[str, float] = field(default_factory=dict)
-    coverage: dict[Key, float] = field(default_factory=dict)
     has_words: bool = True
+    read_context: Callable[[], TextContext] = field(default=lambda: TextContext({}, {}), repr=False, compare=False)
+
+    @cached_property
+    def context(self) -> TextContext:
+        """Takes a while at a million rows, and asks the store for conversations that this process does not know."""
+        return self.read_context()
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,13 +396,13 @@ def _answer(search: TextSearch, found: _Found, beyond: dict[Key, float], extra: 
     places = search.places(rows)
     scores |= dict(zip(others, search.scores_at(places[len(rows) - len(others) :]).tolist(), strict=True))
     positions = np.unique(places[places >= 0])
-    covered = dict(zip(positions.tolist(), search.coverage(positions).tolist(), strict=True))
-    return TextScores(
-        dict(sorted(scores.items(), key=lambda item: (-item[1], item[0]))),
-        best,
-        search.sessions(positions),
-        {row: covered[place] for row, place in zip(rows, places.tolist(), strict=True) if place >= 0},
-    )
+
+    def context() -> TextContext:
+        covered = dict(zip(positions.tolist(), search.coverage(positions).tolist(), strict=True))
+        coverage = {row: covered[place] for row, place in zip(rows, places.tolist(), strict=True) if place >= 0}
+        return TextContext(coverage, search.sessions(positions))
+
+    return TextScores(dict(sorted(scores.items(), key=lambda item: (-item[1], item[0]))), best, read_context=context)
 
 
 _NONE: Array = np.empty(0, dtype=np.int64)

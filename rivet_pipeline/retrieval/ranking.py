@@ -174,7 +174,7 @@ def rank(
     """
 
     def read(wanted: Sequence[Key]) -> _Candidates:
-        rows = _features(connection, request, wanted, similarities, side, literal=literal)
+        rows = _features(connection, request, wanted, texts, similarities, side, literal=literal)
         return _weigh(rows, texts, similarities, now, profile)
 
     candidates = read(keys)
@@ -204,7 +204,7 @@ def _weigh(
     named = [unsigned(row.key) for row in rows]
     bm25 = np.array([texts.scores.get(key, 0.0) for key in named])
     bm25 = np.minimum(1.0, bm25 / texts.best) if texts.best > 0 else np.zeros(len(rows))
-    covered = np.array([texts.coverage.get(key, np.nan) for key in named])
+    covered = np.array([texts.context.coverage.get(key, np.nan) for key in named])
     known = (bm25 > 0) & ~np.isnan(covered)
     text = np.where(known, scoring.text_part(bm25=bm25, coverage=covered, profile=profile), bm25)
     near = [similarities.get(key, row.similarity or 0.0) for key, row in zip(named, rows, strict=True)]
@@ -299,7 +299,7 @@ def _lend(
         )
     numbers: dict[str, int] = {}
     conversation = np.array([numbers.setdefault(row.conversation, len(numbers)) for row in candidates.rows], np.intp)
-    session = np.array([texts.sessions.get(name, 0.0) for name in numbers])[conversation]
+    session = np.array([texts.context.sessions.get(name, 0.0) for name in numbers])[conversation]
     # A summary speaks for its conversation, whatever words the messages used.
     session = np.where(np.array(keys) < 0, np.maximum(session, candidates.text), session)
     lent = scoring.lent(before=before, after=after, tree=tree, profile=profile)
@@ -450,6 +450,7 @@ def _features(
     connection: Connection,
     request: SearchRequest,
     keys: Sequence[Key],
+    texts: TextScores,
     similarities: Mapping[Key, float],
     side: SemanticSide,
     *,
@@ -464,7 +465,11 @@ def _features(
     }
     if side.query is not None:
         values["vector"] = vector.vector_text(side.query)
-    return [_Features._make(row) for row in _fetch(connection, _features_statement(side.model), values)]
+    # The store reads while this process looks at the words.
+    with connection.pipeline(), connection.cursor(row_factory=tuple_row) as cursor:
+        cursor.execute(_features_statement(side.model), values)
+        _ = texts.context
+        return [_Features._make(row) for row in cursor.fetchall()]
 
 
 @cache

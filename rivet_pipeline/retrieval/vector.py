@@ -27,6 +27,7 @@ from rivet_pipeline.retrieval.filters import (
 from rivet_pipeline.retrieval.postings import Array
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source
 from rivet_pipeline.retrieval.vector_codes import CACHE as CODES
+from rivet_pipeline.retrieval.vector_codes import Ready
 
 #: A scope of at most this many rows is always compared exactly instead of walking the graph in search of its few rows.
 _SMALL_SCOPE = 3000
@@ -103,7 +104,7 @@ def nearest(
 
     Only rows within the request's filters, and all of them when fewer exist. The index is walked in order until enough
     rows pass the filters; a scope that is small, or in which the walk gave up, is compared exactly. `meanwhile` is
-    called once, while the store looks; it must not use the connection. `within` is asked after it, for the rows
+    called once, while the store looks; it must not use the connection. `within` is asked before it, for the rows
     within the filters (`TextSearch.within`): codes then choose what is compared exactly, and nothing is walked. Runs in
     a transaction, under `tune_session`.
     """
@@ -115,23 +116,46 @@ def nearest(
         wanted_of["message"] = wanted
     if request.scope != "messages" and request.role is None:
         wanted_of["summary"] = max(wanted // 2, request.limit)
-    found: dict[Key, float] = {}
+    sides: list[_Given | _Side] = []
     if within is not None and is_narrow(request):
+        sides += _by_codes(connection, model, vector, request, within(), wanted_of)
+    coded = {side.source for side in sides}
+    sides += [
+        _Side(connection, source, model, vector, request, count)
+        for source, count in wanted_of.items()
+        if source not in coded
+    ]
+    found, left = _ask(connection, sides, meanwhile)
+    if left:
+        found |= _ask(
+            connection, [_Side(connection, one, model, vector, request, wanted_of[one]) for one in left], None
+        )[0]
+    return Nearest(dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))))
+
+
+def _ask(
+    connection: Connection, sides: Sequence[_Given | _Side], meanwhile: Callable[[], None] | None
+) -> tuple[dict[Key, float], list[Source]]:
+    """What the sides find, and the sources that must be asked in another way.
+
+    In a pipeline the questions are sent without waiting for an answer, and the store works while this process does.
+    """
+    found: dict[Key, float] = {}
+    left: list[Source] = []
+    if not sides:
+        return found, left
+    with connection.pipeline():
+        for side in sides:
+            side.ask()
         if meanwhile is not None:
             meanwhile()
-        found, wanted_of = _by_codes(connection, model, vector, request, within(), wanted_of)
-        meanwhile = None
-    sides = [_Side(connection, source, model, vector, request, count) for source, count in wanted_of.items()]
-    # In a pipeline the questions are sent without waiting for an answer, and the store works while this process does.
-    if sides:
-        with connection.pipeline():
-            for side in sides:
-                side.ask()
-            if meanwhile is not None:
-                meanwhile()
-            for side in sides:
-                found.update(side.answer())
-    return Nearest(dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))))
+        for side in sides:
+            rows = side.answer()
+            if rows is None:
+                left.append(side.source)
+            else:
+                found |= rows
+    return found, left
 
 
 def is_narrow(request: SearchRequest) -> bool:
@@ -147,46 +171,63 @@ def _by_codes(
     request: SearchRequest,
     within: Callable[[Source], Array] | None,
     wanted_of: dict[Source, int],
-) -> tuple[dict[Key, float], dict[Source, int]]:
-    """The nearest rows by source as far as codes choose them well, and what is still wanted of the other sources.
+) -> list[_Given]:
+    """The sides of the sources whose codes are in force.
 
     `within` has a flag by number for the rows within the filters, or a few too many of them; None: not known.
     """
-    found: dict[Key, float] = {}
-    left: dict[Source, int] = {}
-    for source, wanted in wanted_of.items():
-        rows = None if within is None else _given(connection, source, model, vector, request, wanted, within)
-        if rows is None:
-            left[source] = wanted
-        else:
-            found |= {(source, row["seq"]): max(0.0, row["similarity"]) for row in rows}
-    return found, left
-
-
-def _given(
-    connection: Connection,
-    source: Source,
-    model: ServingModel,
-    vector: NDArray[np.float32],
-    request: SearchRequest,
-    wanted: int,
-    within: Callable[[Source], Array],
-) -> list[DictRow] | None:
-    ready = CODES.codes(connection, model.id, model.dimensions, source)
-    if ready is None:
-        return None
-    chosen, is_all = ready.codes.choose(within(source), _unit(vector).astype(np.float32), _CHOSEN_PER_ROW * wanted)
-    if not len(chosen) and not ready.changed:
+    if within is None:
         return []
-    rows = connection.execute(
-        _statement("nearest_given", source, model),
-        filter_values(request)
-        | {"vector": vector_text(vector), "rows": number_array(chosen.tolist()), "wanted": wanted},
-    ).fetchall()
-    # Another piece than those that were read may have taken changes in, which were then not compared.
-    if not rows or rows[0]["newest"] != ready.newest:
-        return None
-    return rows if is_all or len(rows) == wanted else None
+    ready = CODES.codes(connection, model.id, model.dimensions, tuple(wanted_of))
+    return [
+        _Given(connection, source, model, vector, request, wanted_of[source], codes, within)
+        for source, codes in ready.items()
+    ]
+
+
+class _Given:
+    """The nearest of the rows of one table that codes choose: `ask` chooses and sends, `answer` reads what came."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        source: Source,
+        model: ServingModel,
+        vector: NDArray[np.float32],
+        request: SearchRequest,
+        wanted: int,
+        ready: Ready,
+        within: Callable[[Source], Array],
+    ) -> None:
+        self.source = source
+        self._connection, self._model, self._vector, self._request = connection, model, vector, request
+        self._wanted, self._ready, self._within = wanted, ready, within
+        self._is_all = True
+        self._asked: Cursor[DictRow] | None = None
+
+    def ask(self) -> None:
+        """Sends the question; nothing is waited for within a pipeline."""
+        unit = _unit(self._vector).astype(np.float32)
+        chosen, self._is_all = self._ready.codes.choose(self._within(self.source), unit, _CHOSEN_PER_ROW * self._wanted)
+        if not len(chosen) and not self._ready.changed:
+            return
+        self._asked = self._connection.execute(
+            _statement("nearest_given", self.source, self._model),
+            filter_values(self._request)
+            | {"vector": vector_text(self._vector), "rows": number_array(chosen.tolist()), "wanted": self._wanted},
+        )
+
+    def answer(self) -> dict[Key, float] | None:
+        """The rows by key, nearest first; None when the choice was too narrow or is no longer true."""
+        if self._asked is None:
+            return {}
+        rows = self._asked.fetchall()
+        # Another piece than those that were read may have taken changes in, which were then not compared.
+        if not rows or rows[0]["newest"] != self._ready.newest:
+            return None
+        if not self._is_all and len(rows) < self._wanted:
+            return None
+        return {(self.source, row["seq"]): max(0.0, row["similarity"]) for row in rows}
 
 
 class _Side:
@@ -201,7 +242,8 @@ class _Side:
         request: SearchRequest,
         wanted: int,
     ) -> None:
-        self._connection, self._source, self._model, self._wanted = connection, source, model, wanted
+        self.source = source
+        self._connection, self._model, self._wanted = connection, model, wanted
         self._values = filter_values(request) | {
             "vector": vector_text(vector),
             "small": _SMALL_SCOPE,
@@ -218,35 +260,35 @@ class _Side:
     def _walk(self) -> Cursor[DictRow]:
         # Of a cursor no more chunks are read than it takes, and the next one is where the walk goes on.
         self._connection.execute(
-            _statement("nearest_walk", self._source, self._model),
+            _statement("nearest_walk", self.source, self._model),
             self._values | {"chunks": self._chunks},
             prepare=False,
         )
         return self._fetch(self._wanted)
 
     def _fetch(self, chunks: int) -> Cursor[DictRow]:
-        return self._connection.execute(f"FETCH {chunks} FROM nearest_{self._source}".encode(), prepare=False)
+        return self._connection.execute(f"FETCH {chunks} FROM nearest_{self.source}".encode(), prepare=False)
 
     def _compare(self) -> Cursor[DictRow]:
-        exact = _statement("nearest_exact", self._source, self._model)
+        exact = _statement("nearest_exact", self.source, self._model)
         return self._connection.execute(exact, self._values | {"wanted": self._wanted}, prepare=False)
 
-    def answer(self) -> dict[Key, float]:
+    def answer(self) -> dict[Key, float] | None:
         """The rows by key, nearest first."""
         assert self._asked is not None
         rows = self._asked.fetchall()
         while self._walks:
-            best = _best_chunks(self._source, rows)
+            best = _best_chunks(self.source, rows)
             if len(best) < self._wanted == len(rows):
                 rows += self._fetch(self._chunks - self._wanted).fetchall()
-                best = _best_chunks(self._source, rows)
-            self._connection.execute(f"CLOSE nearest_{self._source}".encode(), prepare=False)
+                best = _best_chunks(self.source, rows)
+            self._connection.execute(f"CLOSE nearest_{self.source}".encode(), prepare=False)
             if len(best) >= self._wanted:
                 return dict(list(best.items())[: self._wanted])
             self._walks = len(rows) == self._chunks
             self._chunks *= 4
             rows = (self._walk() if self._walks else self._compare()).fetchall()
-        return _best_chunks(self._source, rows)
+        return _best_chunks(self.source, rows)
 
 
 @cache

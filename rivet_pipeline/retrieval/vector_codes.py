@@ -46,6 +46,9 @@ _LEAST_SQUARE = 1e-3
 
 _WORD_BITS, _WORD_BYTES = 64, 8
 
+#: By octet, 1 for each bit that is set and -1 for the others, the highest bit first.
+_SIGNS = 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Codes:
@@ -94,15 +97,9 @@ class Codes:
         square = max(_LEAST_SQUARE, 1.0 - float(self.centre @ self.centre)) / len(query)
         apart = math.sqrt(2 / math.pi * square)
         octets = np.ascontiguousarray(self.words[:, among].T).view(np.uint8)
-        bits = np.unpackbits(octets, axis=1, count=len(query)).astype(np.float32)
-
-        def sums(weights: NDArray[np.float32]) -> Array:
-            # A bit that is not set stands for the component's opposite. Not `@`: BLAS would wake its threads for this.
-            found: Array = 2 * np.einsum("ij,j->i", bits, weights) - weights.sum()
-            return found
-
-        lengths = float(self.centre @ self.centre) + 2 * apart * sums(self.centre) + len(query) * apart**2
-        cosines: Array = (float(query @ self.centre) + apart * sums(query)) / np.sqrt(np.maximum(lengths, 1e-9))
+        to_query, to_centre = _sums(octets, np.stack([_padded(query), _padded(self.centre)]))
+        lengths = float(self.centre @ self.centre) + 2 * apart * to_centre + len(query) * apart**2
+        cosines: Array = (float(query @ self.centre) + apart * to_query) / np.sqrt(np.maximum(lengths, 1e-9))
         return cosines
 
     def _nearest(self, among: Array, query: NDArray[np.float32], count: int) -> Array:
@@ -119,6 +116,20 @@ class Codes:
             nearest = np.sort(nearest[top(-apart[nearest], count)])
         found: Array = among[nearest]
         return found
+
+
+def _sums(octets: Array, weights: NDArray[np.float32]) -> Array:
+    """For each code, a line of octets, the sum of some weights, of the opposite one where a bit is not set; by weights.
+
+    All 256 sums of the eight weights of an octet are few, so a code takes one step an octet instead of one a bit.
+    """
+    # Not `@`: BLAS would wake its threads for this.
+    tables = np.einsum("ij,wkj->kwi", _SIGNS, weights.reshape(len(weights), -1, 8))
+    sums = np.zeros((len(weights), len(octets)), dtype=np.float32)
+    for octet, of_weights in zip(np.ascontiguousarray(octets.T).astype(np.intp), tables, strict=True):
+        for total, table in zip(sums, of_weights, strict=True):
+            total += table.take(octet, mode="clip")
+    return sums
 
 
 def _padded(query: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -142,19 +153,31 @@ class CodeCache:
         self._reading = threading.Lock()
         self._kept: OrderedDict[tuple[Any, ...], Codes] = OrderedDict()
 
-    def codes(self, connection: Connection, model: int, dimensions: int, source: Source) -> Ready | None:
-        """What is in force; None when the graph must be walked: not coded, too many changes, or too many codes."""
-        state = connection.execute(
-            statement("vector_state"), {"model": model, "source": source, "most": MOST_CHANGED + 1}
-        ).fetchone()
-        if state is None or not state["coded"] or state["changed"] > MOST_CHANGED:
-            return None
+    def codes(
+        self, connection: Connection, model: int, dimensions: int, sources: Sequence[Source]
+    ) -> dict[Source, Ready]:
+        """What is in force, by source.
+
+        A source is missing when its graph must be walked: not coded, too many changes, or too many codes.
+        """
+        states = connection.execute(
+            statement("vector_state"), {"model": model, "sources": list(sources), "most": MOST_CHANGED + 1}
+        ).fetchall()
+        found: dict[Source, Ready] = {}
         words = -(-dimensions // _WORD_BITS)
-        if state["chunks"] * words * _WORD_BYTES > MOST_BYTES:
-            return None
+        for state in states:
+            is_small = state["chunks"] * words * _WORD_BYTES <= MOST_BYTES
+            if state["coded"] and state["changed"] <= MOST_CHANGED and is_small:
+                codes = self._codes(connection, model, words, state)
+                if codes is not None:
+                    found[state["source"]] = Ready(codes, state["changed"], state["newest"])
+        return found
+
+    def _codes(self, connection: Connection, model: int, words: int, state: dict[str, Any]) -> Codes | None:
+        """The codes of the pieces of a state; None when one is no longer there."""
         pieces = tuple(state["pieces"])
         info = connection.info
-        name = (info.host, info.port, info.dbname, state["database"], model, source)
+        name = (info.host, info.port, info.dbname, state["database"], model, state["source"])
         codes = self._known(name, pieces)
         if codes is None:
             # One reads, and the others have what it has read.
@@ -164,7 +187,7 @@ class CodeCache:
                     centre = np.array(state["centre"], dtype=np.float32)
                     codes = _read(connection, pieces, words, centre, self._kept.get(name))
                     self._keep(name, codes)
-        return None if codes is None else Ready(codes, state["changed"], state["newest"])
+        return codes
 
     def _known(self, name: tuple[Any, ...], pieces: tuple[str, ...]) -> Codes | None:
         with self._lock:

@@ -1,12 +1,14 @@
--- The pieces of a model's codes that are in force, and how many owners' vectors changed since (counted up to :most).
-SELECT m.coded, m.centre::real[] AS centre, (SELECT oid FROM pg_database WHERE datname = current_database()) AS database,
-       p.pieces, p.chunks, p.newest,
+-- By source, the pieces of a model's codes that are in force, and how many owners' vectors changed since (counted up to
+-- :most).
+SELECT s.source, m.coded, m.centre::real[] AS centre,
+       (SELECT oid FROM pg_database WHERE datname = current_database()) AS database, p.pieces, p.chunks, p.newest,
        (SELECT count(*) FROM (
-           SELECT 1 FROM ros_vector_changes AS c WHERE c.model_id = m.id AND c.source = %(source)s LIMIT %(most)s
+           SELECT 1 FROM ros_vector_changes AS c WHERE c.model_id = m.id AND c.source = s.source LIMIT %(most)s
        ) AS waiting) AS changed
 FROM ros_embedding_models AS m
+CROSS JOIN unnest(%(sources)s::text[]) AS s (source)
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(v.token::text ORDER BY v.number), '{}') AS pieces,
            coalesce(sum(v.rows), 0) AS chunks, max(v.id) AS newest
-    FROM ros_vector_pieces AS v WHERE v.model_id = m.id AND v.source = %(source)s) AS p
+    FROM ros_vector_pieces AS v WHERE v.model_id = m.id AND v.source = s.source) AS p
 WHERE m.id = %(model)s

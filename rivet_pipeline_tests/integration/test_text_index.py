@@ -247,12 +247,12 @@ def compare(world: World, request: SearchRequest, index: IndexCache) -> None:
         for row in world.ids.values()
         if (row.source, row.seq) in expected
     }
-    assert found.coverage == pytest.approx(coverage, rel=1e-6), request
+    assert found.context.coverage == pytest.approx(coverage, rel=1e-6), request
     sessions = {row.conversation for row in world.ids.values() if (row.source, row.seq) in expected}
     scores = world.sessions(request)
     best = max((scores.get(session, 0.0) for session in sessions), default=0.0)
     wanted = {str(session): scores.get(session, 0.0) / best if best else 0.0 for session in sessions}
-    assert found.sessions == pytest.approx(wanted, rel=2e-4), request
+    assert found.context.sessions == pytest.approx(wanted, rel=2e-4), request
 
 
 @pytest.mark.usefixtures("tiny_pieces")

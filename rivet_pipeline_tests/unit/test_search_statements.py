@@ -1,0 +1,27 @@
+"""Statements of every search are short enough to be kept parsed."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from rivet_pipeline.retrieval import lexical, ranking, vector
+from rivet_pipeline.retrieval.types import Source
+
+#: What psycopg keeps (`psycopg._queries.MAX_CACHED_STATEMENT_LENGTH`).
+_KEPT = 4096
+
+_MODEL = vector.ServingModel(12_345, "some", 4_096)
+
+
+def test_what_a_search_asks_for_each_time_is_parsed_once() -> None:
+    assert len(ranking._features_statement(_MODEL)) <= _KEPT
+    assert len(ranking._neighbours_statement()) <= _KEPT
+    assert len(lexical._check_statement()) <= _KEPT
+
+
+@pytest.mark.parametrize("source", ["message", "summary"])
+@pytest.mark.parametrize("name", ["nearest_given", "nearest_walk", "nearest_exact"])
+def test_and_so_is_what_is_nearest(name: str, source: str) -> None:
+    assert len(vector._statement(name, cast(Source, source), _MODEL)) <= _KEPT

@@ -11,9 +11,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,8 +49,13 @@ _MOST_CONVERSATIONS = 200_000
 #: The sign of a table's rows in `signed` numbers.
 _SIGNS: dict[Source, int] = {"message": 1, "summary": -1}
 
-#: By key (a summary's is negative) how often a row was returned, and when last.
-Boosts = dict[int, tuple[int, datetime]]
+
+class Boosts(NamedTuple):
+    """Rows (`signed`, ascending), how often each was returned, and when last, in seconds since 1970."""
+
+    numbers: Array
+    accesses: Array
+    last: Array
 
 
 class IndexMovedError(Exception):
@@ -421,9 +425,15 @@ def _read_conversations(connection: Connection, numbers: Sequence[int]) -> dict[
 def _read_boosts(connection: Connection) -> Boosts:
     # One access or two hardly move the clock; of very many rows the last returned ones are the freshest.
     rows = connection.execute(
-        """SELECT coalesce(m.seq, -s.seq) AS key, a.access_count, a.last_accessed_at
-           FROM (SELECT * FROM ros_access WHERE access_count > 2 ORDER BY last_accessed_at DESC LIMIT 1000) AS a
-           LEFT JOIN ros_messages AS m ON a.kind = 'message' AND m.id = a.id
-           LEFT JOIN ros_summaries AS s ON a.kind = 'summary' AND s.id = a.id"""
+        """SELECT f.number, f.access_count, extract(epoch FROM f.last_accessed_at)::float8 AS last FROM (
+               SELECT coalesce(m.seq, -s.seq) AS number, a.access_count, a.last_accessed_at
+               FROM (SELECT * FROM ros_access WHERE access_count > 2 ORDER BY last_accessed_at DESC LIMIT 1000) AS a
+               LEFT JOIN ros_messages AS m ON a.kind = 'message' AND m.id = a.id
+               LEFT JOIN ros_summaries AS s ON a.kind = 'summary' AND s.id = a.id) AS f
+           WHERE f.number IS NOT NULL ORDER BY f.number"""
     ).fetchall()
-    return {row["key"]: (row["access_count"], row["last_accessed_at"]) for row in rows if row["key"] is not None}
+    return Boosts(
+        np.array([row["number"] for row in rows], dtype=np.int64),
+        np.array([row["access_count"] for row in rows], dtype=np.float64),
+        np.array([row["last"] for row in rows], dtype=np.float64),
+    )

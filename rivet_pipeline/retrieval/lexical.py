@@ -35,6 +35,14 @@ _SESSION_TERMS = 16
 #: So many rows that the index has not are read into memory; more are left to `unindexed.py`.
 MOST_LIVE = 4_000
 
+#: A row with less than this share of the best BM25 and less than this freshness (46 days old) is seldom among the best
+#: candidates. Only where that is certain are such rows passed over.
+_LIKELY_TEXT = 0.3
+_LIKELY_FRESH = 0.1
+
+#: With fewer rows each is looked at.
+_MANY = 50_000
+
 #: How often a search begins again when the index is written anew under it.
 _ATTEMPTS = 5
 
@@ -92,6 +100,14 @@ class _State:
     conversations: int
     database: int
     above: dict[Source, int]
+
+
+class _Weighed(NamedTuple):
+    """Rows by ascending position, and what each is worth by its text alone and with its freshness (`promise`)."""
+
+    positions: Array
+    text: Array
+    whole: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,14 +234,57 @@ class TextSearch:
         if self._scored or not self.has_words:
             return
         self._scored = True
-        field = self._field
-        self._scores = field.score(self._words)
+        self._scores = self._field.score(self._words)
         self._positions = np.flatnonzero((self._scores > 0) & self._shown)
         scores = self._scores[self._positions]
-        best = max(float(scores.max(initial=0)), 1e-9)
-        self._text, self._whole = promise(
-            scores / np.float32(best), self._fresh(self._positions), field.faint(self._positions), self._profile
+        self._highest = max(float(scores.max(initial=0)), 1e-9)
+        # The exact text of a literal query may stand in any row.
+        likely = None if self._parts or len(scores) < _MANY else self._weigh_likely(scores)
+        self._weighed = self._weigh(self._positions) if likely is None else likely
+
+    def _weigh(self, positions: Array) -> _Weighed:
+        text, whole = promise(
+            self._scores[positions] / np.float32(self._highest),
+            self._fresh(positions),
+            self._field.faint(positions),
+            self._profile,
         )
+        return _Weighed(positions, text, whole)
+
+    def _weigh_likely(self, scores: Array) -> _Weighed | None:
+        """The rows with much of the best BM25 and the recent ones; None when another may be worth as much as these.
+
+        Nearly every row holds some word of a question, and most of them can be told to be worth little without a look.
+        """
+        some = self._field.is_recent(self._positions, self._now, _LIKELY_FRESH)
+        some |= scores >= np.float32(_LIKELY_TEXT * self._highest)
+        at, _ = self._boosted_among(self._positions)
+        some[at] = True
+        likely = self._weigh(self._positions[some])
+        if len(likely.positions) < self._kept:
+            return None
+        _, most = promise(
+            np.array([_LIKELY_TEXT], np.float32),
+            np.array([_LIKELY_FRESH], np.float32),
+            np.zeros(1, bool),
+            self._profile,
+        )
+        least_text = np.partition(likely.text, -max(1, self._kept // 2))[-max(1, self._kept // 2)]
+        least_whole = np.partition(likely.whole, -self._kept)[-self._kept]
+        return likely if least_text > _LIKELY_TEXT and least_whole > most[0] else None
+
+    @cached_property
+    def _boosted(self) -> Array:
+        """The positions of the rows of `_boosts`, -1 for one that is not here."""
+        return self._field.places(self._boosts.numbers)
+
+    def _boosted_among(self, positions: Array) -> tuple[Array, Array]:
+        """Where in some positions rows of `_boosts` stand, and at which place there."""
+        if not len(positions):
+            return _NONE, _NONE
+        at = np.minimum(np.searchsorted(positions, self._boosted), len(positions) - 1)
+        which = np.flatnonzero(positions[at] == self._boosted)
+        return at[which], which
 
     @cached_property
     def _shown(self) -> Array:
@@ -266,10 +325,10 @@ class TextSearch:
 
     def _candidates(self) -> _Found:
         """The best rows that the filters let through; of a literal query those with the exact text too."""
-        found = self._checked(self._positions, self._text, self._whole)
+        found = self._checked()
         if not self._parts:
             return found
-        exact = self._verbatim(self._positions, self._whole, self._parts)
+        exact = self._verbatim(self._weighed.positions, self._weighed.whole, self._parts)
         new = ~np.isin(exact.keys, found.keys)
         return _Found(np.concatenate([found.keys, exact.keys[new]]), np.concatenate([found.scores, exact.scores[new]]))
 
@@ -287,28 +346,23 @@ class TextSearch:
 
     def _fresh(self, positions: Array) -> Array:
         fresh = self._field.freshness(positions, self._now)
-        if not (self._boosts and len(positions)):
-            return fresh
-        places = self._field.places(np.array(list(self._boosts), dtype=np.int64))
-        at = np.minimum(np.searchsorted(positions, places), len(positions) - 1)
-        boosted = np.flatnonzero(positions[at] == places)
-        if len(boosted):
-            at, boosts = at[boosted], list(self._boosts.values())
-            moment = self._now.timestamp()
-            order = np.argsort(at, kind="stable")
-            at, boosts = at[order], [boosts[place] for place in boosted[order].tolist()]
+        at, which = self._boosted_among(positions)
+        if len(at):
+            moment, order = self._now.timestamp(), np.argsort(at)
+            at, which = at[order], which[order]
             fresh[at] = temporal_of_days(
                 created=_days(moment, self._field.times(positions[at]).astype(np.float64)),
-                accessed=_days(moment, np.array([last.timestamp() for _, last in boosts])),
-                accesses=np.array([accesses for accesses, _ in boosts], dtype=np.float64),
+                accessed=_days(moment, self._boosts.last[which]),
+                accesses=self._boosts.accesses[which],
                 profile=self._profile,
             )
         return fresh
 
-    def _checked(self, positions: Array, text: Array, whole: Array) -> _Found:
+    def _checked(self) -> _Found:
         """The most promising rows, as many as are wanted within the filters; the store tests these where need be."""
-        wanted, times = self._kept, self._field.times(positions)
+        wanted, (positions, text, whole) = self._kept, self._weighed
         while True:
+            times = self._field.times(positions)
             first = top(whole, wanted, times, positions)
             chosen = np.unique(np.concatenate([first, top(text, wanted // 2, times, positions)]))
             keys = self._field.keys(positions[chosen])
@@ -319,6 +373,7 @@ class TextSearch:
             if passes.all() or len(chosen) == len(positions) or np.count_nonzero(passes) >= self._kept:
                 return _Found(keys[passes], self._scores[positions[chosen]][passes])
             wanted *= 4
+            positions, text, whole = self._weigh(self._positions)
 
     def _verbatim(self, positions: Array, whole: Array, parts: list[TermPostings]) -> _Found:
         """Of the rows with all parts of the query some that hold it as it stands, the most promising first."""

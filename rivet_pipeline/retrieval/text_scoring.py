@@ -27,6 +27,13 @@ _NEAR = 20_000
 _IN_EVERY_SESSION = 1 / 4
 _ROWS_PER_SESSION = 8
 
+#: How often a term stands in each conversation is kept for terms in more than this share of all rows, so many of them:
+#: 160 KB each with 20,000 conversations.
+_COMMON = 1 / 50
+_MOST_KEPT = 200
+
+_NOBODY: Array = np.empty(0, dtype=np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class TermPostings:
@@ -215,6 +222,18 @@ class Field:
             lambda places: _freshness(self.live.documents.at[places], moment, self.profile),
         )
 
+    def is_recent(self, positions: Array, now: datetime, least: float) -> Array:
+        """Whether the freshness of rows that were never accessed is at least so much; the live ones are taken to be."""
+        moment = int(now.timestamp()) // 900 * 900
+        recent = self.corpus.kept.get("recent")
+        if recent is None or recent[0] != (self.profile, moment, least):
+            recent = (
+                (self.profile, moment, least),
+                corpus_freshness(self.corpus, moment, self.profile) >= np.float32(least),
+            )
+            self.corpus.kept["recent"] = recent
+        return self._both(positions, recent[1].__getitem__, lambda places: np.ones(len(places), dtype=bool))
+
     def _both(self, positions: Array, old: Callable[[Array], Array], new: Callable[[Array], Array]) -> Array:
         split = int(np.searchsorted(positions, len(self.corpus)))
         if split == len(positions):
@@ -241,11 +260,8 @@ class Field:
         numbers = self.corpus.session_numbers
         lengths = np.zeros(conversations + 1)
         lengths[: len(self.corpus.session_lengths)] = self.corpus.session_lengths[: conversations + 1]
-        if len(self._superseded):
-            gone = numbers[self._superseded]
-            np.subtract.at(lengths, gone, self.corpus.documents.length[self._superseded])
-            numbers = numbers.copy()
-            numbers[self._superseded] = 0
+        gone = np.sort(self._superseded)
+        np.subtract.at(lengths, numbers[gone], self.corpus.documents.length[gone])
         live = self.live.documents
         shown = self._live_counted & self.live.messages & (live.flags & HIDDEN == 0)
         live_numbers = np.where(shown & (live.conversation <= conversations), live.conversation, 0)
@@ -260,25 +276,37 @@ class Field:
         for term in terms:
             if many and self.df(term) > _IN_EVERY_SESSION * self.count:
                 continue
-            times = self._session_times(term, numbers, live_numbers, conversations)
+            times = np.zeros(conversations + 1)
+            times[: len(self.corpus.session_lengths)] = self._corpus_times(term)[: conversations + 1]
+            np.subtract.at(times, numbers[gone], self._times_at(gone, term))
+            np.add.at(times, live_numbers[term.live_owners], term.live_frequencies)
             times[0] = 0
             held = np.flatnonzero(times)
             weight = idf(count, len(held)) * (self.profile.k1 + 1)
             scores[held] += weight * times[held] / (times[held] + norms[held])
         return scores
 
-    def _session_times(self, term: TermPostings, numbers: Array, live_numbers: Array, conversations: int) -> Array:
-        owners, times = [live_numbers[term.live_owners]], [term.live_frequencies]
-        for number, postings in enumerate(term.pieces):
-            start = self.corpus.starts[number]
-            if postings is None or start >= self.corpus.messages:
-                continue
-            part = numbers[start : self.corpus.starts[number + 1]]
-            owners.append(part if postings.ordinals is None else part[postings.ordinals])
-            times.append(postings.frequencies)
-        return np.bincount(np.concatenate(owners), weights=np.concatenate(times), minlength=conversations + 1)[
-            : conversations + 1
-        ]
+    def _corpus_times(self, term: TermPostings) -> Array:
+        """How often a term stands in each conversation, also in rows that are superseded; of a common one this is kept."""
+        kept: dict[int, Array] = self.corpus.kept.setdefault("session times", {})
+        times = kept.get(term.key)
+        if times is None:
+            numbers, owners, counts = self.corpus.session_numbers, [_NOBODY], [_NOBODY]
+            for number, postings in enumerate(term.pieces):
+                start = self.corpus.starts[number]
+                if postings is None or start >= self.corpus.messages:
+                    continue
+                part = numbers[start : self.corpus.starts[number + 1]]
+                owners.append(part if postings.ordinals is None else part[postings.ordinals])
+                counts.append(postings.frequencies)
+            times = np.bincount(
+                np.concatenate(owners), weights=np.concatenate(counts), minlength=len(self.corpus.session_lengths)
+            )
+            if self.df(term) > _COMMON * self.count:
+                if len(kept) >= _MOST_KEPT:
+                    kept.clear()
+                kept[term.key] = times
+        return times
 
 
 def _add(scores: Array, norms: Array, postings: Postings, weight: np.float32) -> None:

@@ -15,12 +15,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from benchmarks.corpus import NOW
-from benchmarks.search_queries import make_queries
+from benchmarks.search_queries import make_queries, make_questions
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
 from rivet_pipeline.retrieval.search import search
@@ -49,7 +48,10 @@ def make_requests(connection: Connection, queries: int) -> Iterator[SearchReques
         {"conversation_id": row["id"]},
         {"limit": 50},
     ]
-    for number, query in enumerate(islice(make_queries(connection, random.Random(7)), queries)):
+    every = (
+        make_queries(connection, random.Random(7))[:queries] + make_questions(connection, random.Random(7))[:queries]
+    )
+    for number, query in enumerate(every):
         plain = SearchRequest(query)
         for mode in ("hybrid", "fts", "vector"):
             yield replace(plain, mode=mode)
@@ -84,7 +86,7 @@ def main() -> None:
     """Writes or compares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", required=True, help="a filled database")
-    parser.add_argument("--queries", type=int, default=60)
+    parser.add_argument("--queries", type=int, default=60, help="how many of each kind")
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument("--write", type=Path, help="a new file for the answers")
     way.add_argument("--compare", type=Path, help="a file that an earlier run wrote")

@@ -287,7 +287,7 @@ class Field:
         return scores
 
     def _corpus_times(self, term: TermPostings) -> Array:
-        """How often a term stands in each conversation, also in rows that are superseded; of a common one this is kept."""
+        """How often a term stands in each conversation, superseded rows included; of a common one this is kept."""
         kept: dict[int, Array] = self.corpus.kept.setdefault("session times", {})
         times = kept.get(term.key)
         if times is None:

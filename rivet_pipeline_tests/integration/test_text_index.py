@@ -54,6 +54,8 @@ class World:
     conversations: dict[UUID, str] = field(default_factory=dict)
     noise: set[UUID] = field(default_factory=set)
     ids: dict[UUID, Row] = field(default_factory=dict)
+    #: Days.
+    oldest: float = 50
 
     def text(self) -> str:
         return " ".join(self.rng.choices(WORDS, WEIGHTS, k=self.rng.choice([0, 1, 3, 8, 20])))
@@ -63,7 +65,7 @@ class World:
         agent = self.conversations[conversation]
         text, role = self.text(), self.rng.choice(["user", "assistant", "tool"])
         kind = self.rng.choice([None] * 8 + ["progress", "injected"])
-        age = self.rng.random() * 50
+        age = self.rng.random() * self.oldest
         identity = add_message(
             self.connection,
             text,
@@ -231,6 +233,40 @@ def test_the_commonest_words_of_a_long_query_count_where_the_others_score_best(
     assert {row: found[row] for row in first} == pytest.approx({row: expected[row] for row in first}, rel=2e-4)
     assert all(found[row] <= expected[row] * 1.001 for row in found)
     assert any(found.get(row, 0.0) < expected[row] * 0.9 for row in expected)
+
+
+@pytest.mark.usefixtures("tiny_pieces")
+@pytest.mark.parametrize("seed", range(2))
+def test_looking_at_the_likely_rows_alone_finds_what_looking_at_all_finds(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    world = World(connection, random.Random(seed), oldest=400)
+    for number in range(250):
+        world.add()
+        if number == 240:
+            refresh_lexicon(connection)
+    for identity in world.rng.sample(list(world.ids), 12):
+        connection.execute(
+            "INSERT INTO ros_access (kind, id, access_count, last_accessed_at) VALUES ('message', %s, 20, %s)",
+            [identity, NOW - timedelta(days=world.rng.random() * 20)],
+        )
+    index, passed_over, weigh = IndexCache(), 0, lexical.TextSearch._weigh_likely
+
+    def counting(self: lexical.TextSearch, scores: Any) -> Any:
+        nonlocal passed_over
+        likely = weigh(self, scores)
+        passed_over += 0 if likely is None else len(scores) - len(likely.positions)
+        return likely
+
+    monkeypatch.setattr(lexical.TextSearch, "_weigh_likely", counting)
+    for _ in range(150):
+        request = replace(world.request(), limit=5)
+        monkeypatch.setattr(lexical, "_MANY", 10**9)
+        every = lexical.score_texts(connection, request, now=NOW, kept=8, index=index)
+        monkeypatch.setattr(lexical, "_MANY", 1)
+        likely = lexical.score_texts(connection, request, now=NOW, kept=8, index=index)
+        assert (likely.scores, likely.best, likely.context) == (every.scores, every.best, every.context), request
+    assert passed_over > 1_000
 
 
 def compare(world: World, request: SearchRequest, index: IndexCache) -> None:

@@ -260,13 +260,13 @@ def test_looking_at_the_likely_rows_alone_finds_what_looking_at_all_finds(
 
     monkeypatch.setattr(lexical.TextSearch, "_weigh_likely", counting)
     for _ in range(150):
-        request = replace(world.request(), limit=5)
+        request, kept = replace(world.request(), limit=5), world.rng.choice([8, 30, 60])
         monkeypatch.setattr(lexical, "_MANY", 10**9)
-        every = lexical.score_texts(connection, request, now=NOW, kept=8, index=index)
+        every = lexical.score_texts(connection, request, now=NOW, kept=kept, index=index)
         monkeypatch.setattr(lexical, "_MANY", 1)
-        likely = lexical.score_texts(connection, request, now=NOW, kept=8, index=index)
+        likely = lexical.score_texts(connection, request, now=NOW, kept=kept, index=index)
         assert (likely.scores, likely.best, likely.context) == (every.scores, every.best, every.context), request
-    assert passed_over > 1_000
+    assert passed_over > 300
 
 
 def compare(world: World, request: SearchRequest, index: IndexCache) -> None:

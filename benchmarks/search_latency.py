@@ -21,7 +21,6 @@ import json
 import os
 import random
 import tempfile
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -32,12 +31,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
-from uuid import uuid4
 
 import numpy as np
 
-from benchmarks.capture_rate import api_process, posting
+from benchmarks.capture_rate import api_process
 from benchmarks.corpus import NOW, Corpus
+from benchmarks.live_captures import captures
 from benchmarks.search_queries import QUERIES, make_queries, make_questions
 from benchmarks.search_store import Filler, Vectors
 from rivet_pipeline.db.embedded import EmbeddedServer
@@ -49,12 +48,8 @@ from rivet_pipeline.retrieval.scoring import PROFILE, idf
 from rivet_pipeline.retrieval.types import SearchRequest
 from rivet_pipeline.retrieval.vector_pieces import refresh_vector_pieces
 
-CAPTURES_PER_SECOND = 50
 TOP = 10
 PARTS = ("agreement", "http", "naive", "tantivy")
-
-#: Seconds between two refreshes of the index while captures arrive, about what Dagster's sensor makes of it.
-REFRESH_EVERY = 30.0
 
 #: The baseline's name among the rows of a kind of queries.
 _NAIVELY = "naive ts_rank_cd"
@@ -241,41 +236,6 @@ def measure_tantivy(connection: Connection, kinds: dict[str, list[Asked]], folde
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"tantivy: built in {seconds:.1f} s, {size / 1e6:.1f} MB", flush=True)
     return {f"{kind}: tantivy": percentiles(timed(run, asked, rounds)) for kind, asked in kinds.items()}
-
-
-@contextmanager
-def captures(port: int, url: str) -> Iterator[list[float]]:
-    """Messages at a steady rate, and a refresh of the index now and then; gives the captures' milliseconds."""
-    stop, times, run = threading.Event(), list[float](), uuid4().hex[:8]
-    texts = [f"{message.content}\n{message.tool_result or ''}" for message in Corpus(2_000, seed=99)]
-
-    def post(number: int, of: int) -> None:
-        store = posting(port, texts, f"bench-live:{run}:{number}")
-        sent, begun = 0, time.perf_counter()
-        while not stop.is_set():
-            at = time.perf_counter()
-            store(number * 1_000_000 + sent)
-            times.append(1000 * (time.perf_counter() - at))
-            sent += 1
-            stop.wait(max(0.0, begun + sent * of / CAPTURES_PER_SECOND - time.perf_counter()))
-
-    def refresh() -> None:
-        with connect(url) as connection:
-            while not stop.wait(REFRESH_EVERY):
-                refresh_lexicon(connection)
-                refresh_vector_pieces(connection)
-
-    threads = [threading.Thread(target=post, args=(number, 4)) for number in range(4)] + [
-        threading.Thread(target=refresh)
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield times
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
 
 
 @contextmanager

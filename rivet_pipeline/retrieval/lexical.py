@@ -20,7 +20,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import unindexed
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
 from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedError, PieceName
-from rivet_pipeline.retrieval.postings import CJK_RUN, ROLES, Array, cjk_pairs, term_key
+from rivet_pipeline.retrieval.postings import CJK_RUN, ROLES, Array, bare_words, cjk_pairs, term_key
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal_of_days
 from rivet_pipeline.retrieval.text_scoring import Field, TermPostings, promise, top, visible
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source, signed, unsigned
@@ -113,7 +113,8 @@ def _read_state(connection: Connection, query: str) -> _State:
     ).fetchone()
     assert row is not None  # the migration puts the one row of the corpus there
     paired = {sign.encode() for run in CJK_RUN.findall(row["folded"]) for sign in run}
-    words = [word.encode() for word in row["words"] if word.encode() not in paired]
+    bare = list(bare_words(row["folded"]))[:MAX_TERMS]
+    words = list(dict.fromkeys([word.encode() for word in row["words"] if word.encode() not in paired] + bare))
     pairs = list(cjk_pairs(row["folded"]))[:MAX_TERMS]
     live: dict[Key, int] = {("message", seq): 0 for seq in row["new_messages"]}
     live |= {("summary", seq): 0 for seq in row["new_summaries"]}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from rivet_pipeline.retrieval.postings import UNSPACED
+
 #: The longest snippet, in characters, the ellipses included.
 SNIPPET_CHARACTERS = 300
 
@@ -14,8 +16,10 @@ _LOOKED_THROUGH = 200_000
 _MAX_WORDS = 32
 _MAX_PLACES = 500
 
-_WORD = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+|\\w+")
-_CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+#: The scripts whose words are looked for in pairs of signs, anywhere in a run.
+_PAIRED = f"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff{UNSPACED}"
+_WORD = re.compile(rf"[{_PAIRED}]+|(?:(?![{_PAIRED}])\w)+")
+_CJK = re.compile(f"[{_PAIRED}]")
 
 
 class _Fold(dict[int, str]):

@@ -5,6 +5,7 @@ Reads what is materialised and never waits for the pipeline. Counting accesses i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -195,6 +196,11 @@ def _search(
     if literal:
         # Whatever holds the query as it stands holds this too.
         request = replace(request, query=scoring.literal_text(request.query))
+    limit = request.limit
+    if request.mode != "hybrid":
+        # A row's surroundings are told from the candidates, so a short list begins as a long one does if it has the
+        # same ones. One arm alone can afford that.
+        request = replace(request, limit=MAX_LIMIT)
     words = rows = None
     if request.mode != "vector" or vector.is_narrow(request):
         kept = max(profile.lexical_kept, 4 * request.limit)
@@ -231,8 +237,9 @@ def _search(
         profile=profile,
         periods=periods,
     )
-    hits = _read_hits(connection, request.query, scored)
-    return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side))
+    hits = _read_hits(connection, request.query, scored[:limit], literal=literal)
+    reason = None if hits else _why_nothing(request, side)
+    return SearchResponse(request.query, hits, side.degraded, reason, None if words is None else words.partial)
 
 
 def _of_period(
@@ -286,7 +293,17 @@ def _within(request: SearchRequest) -> str:
     return " within these filters" if any(filters) else ""
 
 
-def _read_hits(connection: Connection, query: str, scored: list[Scored]) -> list[Hit]:
+def _snippet(query: str, body: str, *, literal: bool) -> str:
+    """The part of a text that shows why it was found; of a literal query where it stands as it is."""
+    snippet = make_snippet(query, body)
+    if literal and query.lower() not in snippet.lower():
+        place = re.search(re.escape(query), body, re.IGNORECASE)
+        if place is not None:
+            return snippet_around(body, *place.span())
+    return snippet
+
+
+def _read_hits(connection: Connection, query: str, scored: list[Scored], *, literal: bool = False) -> list[Hit]:
     if not scored:
         return []
     rows = connection.execute(
@@ -309,7 +326,7 @@ def _read_hits(connection: Connection, query: str, scored: list[Scored]) -> list
                 parts=one.parts,
                 content=row["content"],
                 tool_result=row["tool_result"],
-                snippet=make_snippet(query, without_frame(body) if one.key[0] == "summary" else body),
+                snippet=_snippet(query, without_frame(body) if one.key[0] == "summary" else body, literal=literal),
                 created_at=one.at,
                 role=one.role,
                 agent=row["agent"],

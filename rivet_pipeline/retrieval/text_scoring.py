@@ -194,6 +194,10 @@ class Field:
         """The rows' times in seconds since 1970."""
         return self._both(positions, self.corpus.documents.at.__getitem__, self.live.documents.at.__getitem__)
 
+    def lengths(self, positions: Array) -> Array:
+        """The rows' bytes of text."""
+        return self._both(positions, self.corpus.documents.length.__getitem__, self.live.documents.length.__getitem__)
+
     def conversations(self, positions: Array) -> Array:
         """The numbers of the rows' conversations."""
         return self._both(

@@ -94,14 +94,22 @@ def search(
         tune_session(connection, ef_search=_EF_SEARCH)
         run = _search_texts if request.mode in _READING else _search
         response = run(connection, request, side, now, profile)
-        if not response.hits and request.agent is not None:
-            unknown = _why_unknown(connection, request.agent)
-            return response if unknown is None else replace(response, reason=unknown)
+        if not response.hits:
+            return replace(response, reason=_why_unknown(connection, request) or response.reason)
         return response
 
 
-def _why_unknown(connection: Connection, agent: str) -> str | None:
-    """That nobody has this name, and who there is; None when somebody has it. A name mistyped is not a "nothing"."""
+def _why_unknown(connection: Connection, request: SearchRequest) -> str | None:
+    """That a filter names what there is not; None when all of them name something. A name mistyped is no "nothing"."""
+    if request.conversation_id is not None:
+        known = connection.execute("SELECT 1 FROM ros_conversations WHERE id = %s", [request.conversation_id])
+        if known.fetchone() is None:
+            return f"there is no conversation with the id {request.conversation_id}"
+    return None if request.agent is None else _why_unknown_agent(connection, request.agent)
+
+
+def _why_unknown_agent(connection: Connection, agent: str) -> str | None:
+    """That nobody has this name, and who there is; None when somebody has it."""
     if connection.execute("SELECT 1 FROM ros_messages WHERE agent = %s LIMIT 1", [agent]).fetchone() is not None:
         return None
     rows = connection.execute(_AGENTS, [_MOST_AGENTS + 1]).fetchall()
@@ -116,6 +124,8 @@ def _refuse(request: SearchRequest) -> str | None:
     """Why a query can not be looked for, None when it can. Signs are something to look for only in the texts."""
     if not request.query:
         return "the query is empty"
+    if request.role is not None and request.scope == "summaries":
+        return "a summary has no role; search for messages, or leave the role out"
     if request.mode in _READING:
         return None
     # U+FFFD is what became of signs that can not be stored.

@@ -273,6 +273,8 @@ def test_on_the_command_line(
         assert "Be kind." in away.out
         assert "without memory: the database can not be reached" in away.err
         assert rivet("context", "--session", " ").code == 2
+        # A prompt may begin with a dash.
+        assert "the kestrel nests" in rivet("context", "- where does the kestrel nest?", "--session", "cc:1").out
 
 
 def test_the_order_is_the_same_each_time(connection: Connection, session: UUID) -> None:

@@ -48,7 +48,7 @@ _LONGEST_RESULT, _LONGEST = 60_000, 200_000
 
 #: How many such texts are looked at for the text of a literal query, and how many bytes of them: about a tenth of a
 #: second.
-_MOST_LONG, _LONG_BYTES = 2_000, 12_000_000
+_MOST_LONG, _LONG_BYTES = 2_000, 8_000_000
 
 
 @dataclass(frozen=True, slots=True)

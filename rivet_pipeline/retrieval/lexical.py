@@ -322,8 +322,7 @@ class TextSearch:
         """The newest messages that hold the query as it stands and are longer than what is indexed of a text."""
         if self._request.scope == "summaries":
             return _Found(_NONE, _NONE)
-        positions = np.flatnonzero(self._shown)
-        positions = positions[self._field.lengths(positions) > _LONGEST_RESULT]
+        positions = np.flatnonzero(self._field.longer(_LONGEST_RESULT) & self._shown)
         times, keys = self._field.times(positions), self._field.keys(positions)
         newest = np.flatnonzero(keys > 0)
         newest = newest[np.argsort(-times[newest].astype(np.int64), kind="stable")]

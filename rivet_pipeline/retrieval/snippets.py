@@ -143,9 +143,13 @@ def mark_words(query: str, text: str) -> list[tuple[str, bool]]:
     pieces: list[tuple[str, bool]] = []
     done = 0
     for place, stem in _marks(_fold(text), _stems(query)):
-        if place < done:
-            continue
         end = place + len(stem)
+        if place < done:
+            # Pairs of signs overlap.
+            if end > done:
+                pieces[-1] = (pieces[-1][0] + text[done:end], True)
+                done = end
+            continue
         while _CJK.match(stem) is None and end < len(text) and (text[end].isalnum() or text[end] == "_"):
             end += 1
         pieces += [(text[done:place], False)] if place > done else []

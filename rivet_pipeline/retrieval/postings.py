@@ -47,11 +47,11 @@ _PAIRED_RUN = re.compile(f"{CJK_RUN.pattern}|[{UNSPACED}]{{2,}}")
 
 #: What is seldom written in Hebrew and Arabic: points, vowel signs, marks of recitation, and the stroke that only
 #: stretches a word. Hamza and madda above or below a letter are marks as well, and as often left out.
-_HEBREW_POINTS = "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
-_ARABIC_POINTS = "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed"
-_POINTS = re.compile(f"[{_HEBREW_POINTS}{_ARABIC_POINTS}]")
+HEBREW_POINTS = "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+ARABIC_POINTS = "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed"
+_POINTS = re.compile(f"[{HEBREW_POINTS}{ARABIC_POINTS}]")
 _POINTED_RUN = re.compile(
-    f"[\u05d0-\u05ea{_HEBREW_POINTS}]+|[\u0620-\u063f\u0641-\u064a\u066e\u066f\u0671-\u06d3\u06d5\u06ee\u06ef{_ARABIC_POINTS}]+"
+    f"[\u05d0-\u05ea{HEBREW_POINTS}]+|[\u0620-\u063f\u0641-\u064a\u066e\u066f\u0671-\u06d3\u06d5\u06ee\u06ef{ARABIC_POINTS}]+"
 )
 
 #: Rows that no search returns; those that say hardly anything; those without a word, kept to stand over an older piece.

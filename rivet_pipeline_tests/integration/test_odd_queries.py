@@ -323,7 +323,7 @@ def test_marks_that_are_seldom_written_and_spaces_that_never_are(connection: Con
         refresh_lexicon(connection)
     for wanted, (text, queries) in zip(rows, WITHOUT_SPACES_OR_MARKS, strict=True):
         for query in queries:
-            for mode in ("fts", "hybrid"):
+            for mode in ("fts", "hybrid", "trigram"):
                 assert ids(find(connection, query, mode=mode).hits)[:1] == [wanted], (mode, query, text)
 
 

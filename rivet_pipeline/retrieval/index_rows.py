@@ -146,9 +146,9 @@ class PieceBuilder:
 
     def _add_further(self, further: Mapping[bytes, int], start: int) -> None:
         """Adds to the document whose postings begin at `start`; a word may be among them already."""
-        if not further:
-            return
-        places = {number: start + place for place, number in enumerate(self.numbers[start:])}
+        places: dict[int, int] = {}
+        if any(not term.startswith(b"\0") for term in further):
+            places = {number: start + place for place, number in enumerate(self.numbers[start:])}
         for term, times in further.items():
             number = self.terms.setdefault(term, len(self.terms))
             place = places.get(number)

@@ -87,7 +87,9 @@ def search(
         return SearchResponse(request.query, [], reason=refused)
     request = resolve_tag(connection, request)
     if request.tagged == ():
-        return SearchResponse(request.query, [], reason=f"no session carries the tag {one_line(request.tag or '', 200)}")
+        return SearchResponse(
+            request.query, [], reason=f"no session carries the tag {one_line(request.tag or '', 200)}"
+        )
     # The model is asked before the transaction begins: it may be slow, and a snapshot must not wait for it.
     side = _embed(connection, request, embed_query)
     with connection.transaction():

@@ -509,3 +509,15 @@ def test_pieces_of_an_older_form_are_brought_up_to_date(
         refresh_lexicon(connection)
     assert not is_due(connection)
     assert set(ids(find(connection, "ชาวโลก", mode="fts").hits)) == {rows[1], changed}
+
+
+def test_a_word_with_and_without_marks_is_one_posting_of_its_row(connection: Connection) -> None:
+    add_message(connection, "شكرا شُكْرًا ثم شُكْراً")
+    builder = index_rows.PieceBuilder()
+    with connection.transaction():
+        for row in index_rows.read_range(connection, "message", 0, 100):
+            builder.add(row, keep_empty=False)
+    place = builder.terms["شكرا".encode()]
+    postings = dict(zip(builder.numbers, builder.frequencies, strict=True))
+    assert len(postings) == len(builder.numbers)
+    assert postings[place] == 3

@@ -24,7 +24,7 @@ WIKI_PIPELINE_VERSION = 4
 WIKI_PAGE_VERSION = 1
 
 #: How the corpus statistics are counted.
-LEXICON_VERSION = 2
+LEXICON_VERSION = 3
 
 #: What `retrieval_quality` asks and how it is measured.
 RETRIEVAL_QUALITY_VERSION = 1

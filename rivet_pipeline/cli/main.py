@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from rivet_pipeline.cli.free_text import FreeTextCommand
 from rivet_pipeline.errors import RivetError
 
 #: Every command: its module, its function or, for a group of commands, its Typer application, and its line in the list.
@@ -46,6 +47,9 @@ COMMANDS = {
     "serve": ("serve", "serve_command", "Serve the HTTP API alone, until Ctrl-C."),
 }
 
+#: Commands that are given somebody's words.
+_FREE_TEXT = frozenset({"search", "context"})
+
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
@@ -69,7 +73,7 @@ def _load(name: str) -> TyperCommand | TyperGroup:
     if isinstance(loaded, typer.Typer):
         return typer.main.get_group(loaded)
     single = typer.Typer(add_completion=False, rich_markup_mode="rich", context_settings=_CONTEXT)
-    single.command(name)(loaded)
+    single.command(name, cls=FreeTextCommand if name in _FREE_TEXT else None)(loaded)
     command = typer.main.get_command(single)
     assert isinstance(command, TyperCommand)
     return command

@@ -6,7 +6,7 @@ import signal
 from types import FrameType
 
 from rivet_pipeline.api.app import serve
-from rivet_pipeline.db.store import open_store
+from rivet_pipeline.db.store import kept_running, open_store
 from rivet_pipeline.settings import get_settings
 
 
@@ -17,7 +17,7 @@ def serve_command() -> None:
     """
     # The server finishes what runs and then raises the signal again: the store below must still be closed in order.
     signal.signal(signal.SIGTERM, _end)
-    with open_store(get_settings()) as url:
+    with open_store(get_settings()) as url, kept_running(get_settings()):
         serve(get_settings(), url)
 
 

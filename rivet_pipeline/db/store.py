@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +23,11 @@ from rivet_pipeline.settings import Settings
 #: The database of the store on the embedded server; Dagster's own storage stands beside it.
 DATABASE = "rivetos"
 DAGSTER_DATABASE = "rivetos_dagster"
+
+_log = logging.getLogger(__name__)
+
+#: How often an embedded server is looked at by a program that stays up, in seconds.
+_LOOK_SECONDS = 2.0
 
 #: Half seconds to wait for other clients before the server is left to them.
 _PATIENCE = 6
@@ -66,6 +73,46 @@ def open_store(settings: Settings) -> Iterator[str]:
     finally:
         if server is not None and started:
             stop_unless_used(server)
+
+
+@contextmanager
+def kept_running(settings: Settings) -> Iterator[None]:
+    """Starts the embedded server again whenever it has ended during the block, for a program that stays up.
+
+    Does nothing with a server of RIVETOS_PG_URL, which others look after. A server that was started again is stopped at
+    the end unless somebody else uses it.
+    """
+    if settings.pg_url is not None:
+        yield
+        return
+    server = embedded_server(settings)
+    stop, revived = threading.Event(), threading.Event()
+    watch = threading.Thread(target=_keep_running, args=(server, stop, revived), name="postgres", daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watch.join(_PATIENCE)
+        if revived.is_set():
+            stop_unless_used(server)
+
+
+def _keep_running(server: EmbeddedServer, stop: threading.Event, revived: threading.Event) -> None:
+    told = False
+    while not stop.wait(_LOOK_SECONDS):
+        try:
+            if server.start():
+                revived.set()
+                _log.warning("Postgres had ended and was started again; its log is %s", server.log)
+            told = False
+        except Exception as error:
+            # Right after a kill the old server's memory is still held; the next try may do. Whatever it is, this
+            # thread must outlive it.
+            if told:
+                continue
+            told = True
+            _log.warning("Postgres has ended and could not be started again yet: %s", " ".join(str(error).split()))
 
 
 def stop_unless_used(server: EmbeddedServer) -> bool:

@@ -27,7 +27,7 @@ from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval.context_text import FRAME_LINE, ContextItem, ContextSection, Kin, Shown, assemble
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.search import EmbedQuery, search
-from rivet_pipeline.retrieval.snippets import make_snippet
+from rivet_pipeline.retrieval.snippets import make_snippet, without_frame
 from rivet_pipeline.retrieval.types import Hit, SearchRequest
 from rivet_pipeline.retrieval.workspace import Workspace, read_workspace
 
@@ -199,7 +199,7 @@ def _read_session(connection: Connection, request: ContextRequest) -> list[dict[
 def _session_item(row: dict[str, Any], longest: int) -> ContextItem:
     return ContextItem(
         source=row["source"],
-        text=row["content"][:longest].strip(),
+        text=_body(row["source"], row["content"])[:longest].strip(),
         cut=row["characters"] > longest,
         id=row["id"],
         kind=row["kind"],
@@ -212,6 +212,11 @@ def _session_item(row: dict[str, Any], longest: int) -> ContextItem:
         message_count=row["message_count"],
         size=row["characters"],
     )
+
+
+def _body(source: str, text: str) -> str:
+    """A text as it is shown; of a summary without the line of its period, which stands in its heading."""
+    return without_frame(text) if source == "summary" else text
 
 
 def _find(
@@ -255,7 +260,7 @@ def _embedded(embed_query: EmbedQuery, query: str) -> EmbedQuery:
 
 
 def _hit_item(hit: Hit, query: str) -> ContextItem:
-    body = "\n".join(part for part in (hit.content, hit.tool_result) if part and part.strip())
+    body = _body(hit.source, "\n".join(part for part in (hit.content, hit.tool_result) if part and part.strip()))
     longest = _LONGEST_SUMMARY if hit.source == "summary" else _LONGEST_HIT
     cut = len(body) > longest
     return ContextItem(

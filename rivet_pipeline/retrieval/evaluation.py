@@ -21,6 +21,7 @@ from rivet_pipeline.retrieval.evaluation_sets import Question, QuestionSet, turn
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.search import MAX_LIMIT, EmbedQuery, search
 from rivet_pipeline.retrieval.types import Mode, Scope, SearchRequest, SearchResponse
+from rivet_pipeline.transcripts.cleaning import clean_text
 
 #: Where the list is cut for recall and any.
 CUTS = (5, 10, 20)
@@ -187,12 +188,21 @@ def _means(asked: Sequence[Asked]) -> dict[str, float]:
 
 
 def keep(result: Evaluation, folder: Path) -> None:
-    """Writes every question as a line of JSON and the figures beside them, in place of those of an earlier time."""
+    """Writes every question as a line of JSON and the figures beside them, in place of those of an earlier time.
+
+    Each file is replaced as a whole, so that one that can not be written leaves the former.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(one.as_dict(), ensure_ascii=False) for one in result.asked]
-    (folder / f"{result.name}-questions.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _replace(folder / f"{result.name}-questions.jsonl", "".join(f"{line}\n" for line in lines))
     figures = json.dumps(result.as_dict(), ensure_ascii=False, indent=2)
-    (folder / f"{result.name}-figures.json").write_text(figures + "\n", encoding="utf-8")
+    _replace(folder / f"{result.name}-figures.json", f"{figures}\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(clean_text(text), encoding="utf-8")
+    fresh.replace(path)
 
 
 #: How far a figure may lie below the median of the runs before, and below the best of them. Both: a slow decline passes

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.transcripts.cleaning import clean_text
 
 #: A turn's name within a question set: the conversation's session key, `#`, the message's event id.
 TurnKey = str
@@ -124,7 +125,7 @@ def read_locomo(path: Path) -> QuestionSet:
     skipped = 0
     for number, sample in enumerate(_load(path, "LoCoMo")):
         try:
-            name = str(sample["sample_id"])
+            name = clean_text(str(sample["sample_id"]))
             sessions = _locomo_sessions(name, sample["conversation"])
             asked, missing = _locomo_questions(name, sample["qa"], sessions)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -132,6 +133,8 @@ def read_locomo(path: Path) -> QuestionSet:
         conversations += sessions
         questions += asked
         skipped += missing
+    if not questions:
+        raise InvalidInputError(str(path), "asks nothing: no sample of it has a question")
     return QuestionSet("locomo", tuple(conversations), tuple(questions), skipped)
 
 
@@ -170,7 +173,7 @@ def _locomo_questions(
         questions.append(
             Question(
                 id=f"{name}/{index}",
-                text=str(one["question"]),
+                text=clean_text(str(one["question"])),
                 now=now,
                 turns=frozenset(turn_key(session_of[entry], entry) for entry in gold),
                 sessions=frozenset(session_of[entry] for entry in gold),
@@ -240,11 +243,11 @@ def _longmemeval_question(entry: Mapping[str, Any], answers: Mapping[str, set[Tu
     sessions = [f"longmemeval:{key}" for key in entry["answer_session_ids"] if f"longmemeval:{key}" in answers]
     abstains = str(entry["question_id"]).endswith("_abs")
     return Question(
-        id=str(entry["question_id"]),
-        text=str(entry["question"]),
+        id=clean_text(str(entry["question_id"])),
+        text=clean_text(str(entry["question"])),
         now=now,
         turns=frozenset[str]().union(*(answers[key] for key in sessions)),
         sessions=frozenset(sessions),
-        group="abstention" if abstains else str(entry["question_type"]),
+        group="abstention" if abstains else clean_text(str(entry["question_type"])),
         counted=not abstains,
     )

@@ -112,7 +112,9 @@ def expand_hits(
     left = _bounded(characters)
     expansions: list[Expansion] = []
     for place, top in enumerate(tops):
-        expansion, spent = _unfold(top, by_top[top], query, seen, left // (len(tops) - place), after=0)
+        # The best one shows something even where its share is less than the longest item.
+        room = min(left, max(_LONGEST, left // (len(tops) - place)))
+        expansion, spent = _unfold(top, by_top[top], query, seen, room, after=0)
         left -= spent
         expansions.append(expansion)
     return Expansions(expansions)

@@ -1,10 +1,13 @@
 -- What stands below some summaries: their direct children, and every message of their whole trees, each with its
 -- relevance to a query, 0 to 1, most relevant first and oldest first among equals. A word weighs the more the fewer rows
 -- below the same summary hold it, so that the order depends on nothing but what stands there.
-WITH RECURSIVE tree AS (
+WITH RECURSIVE walk AS (
     SELECT id AS top, id, 0 AS depth FROM ros_summaries WHERE id = ANY (%(tops)s::uuid[])
     UNION
-    SELECT t.top, s.id, t.depth + 1 FROM tree AS t JOIN ros_summaries AS s ON s.parent_id = t.id WHERE t.depth < 10
+    SELECT w.top, s.id, w.depth + 1 FROM walk AS w JOIN ros_summaries AS s ON s.parent_id = w.id WHERE w.depth < 10
+), tree AS MATERIALIZED (
+    -- Each once, also where a damaged tree goes round in circles.
+    SELECT top, id, min(depth) AS depth FROM walk GROUP BY top, id
 ), asked AS MATERIALIZED (
     SELECT ros_query_terms(%(query)s) AS lexemes
 ), below AS MATERIALIZED (

@@ -15,6 +15,8 @@ from psycopg.types.json import Jsonb
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.index_rows import PieceBuilder
 from rivet_pipeline.retrieval.postings import (
+    COLUMN_BYTES,
+    FORM,
     MOST_DOCUMENTS,
     Array,
     Documents,
@@ -43,6 +45,8 @@ class Piece:
     source: Source
     documents: int
     postings: int
+    #: As `postings.FORM` has it.
+    form: int
 
     @property
     def is_small(self) -> bool:
@@ -53,7 +57,9 @@ class Piece:
 def list_pieces(connection: Connection, source: Source) -> list[Piece]:
     """The pieces of one table, oldest first."""
     rows = connection.execute(
-        "SELECT id, source, documents, postings FROM ros_index_pieces WHERE source = %s ORDER BY id", [source]
+        """SELECT id, source, documents, postings, octet_length(columns) - %s * documents AS form
+           FROM ros_index_pieces WHERE source = %s ORDER BY id""",
+        [COLUMN_BYTES, source],
     ).fetchall()
     return [Piece(**row) for row in rows]
 
@@ -62,16 +68,16 @@ def write_built(connection: Connection, source: Source, builder: PieceBuilder) -
     """Stores what was collected as a new piece; nothing when nothing was."""
     if not len(builder):
         return
-    piece = _write_piece(connection, source, builder.documents(), len(builder.numbers))
+    piece = _write_piece(connection, source, builder.documents(), len(builder.numbers), FORM)
     keys, counts, ordinals, frequencies = builder.sorted_postings()
     _write_rows(connection, piece, encode_postings(keys, counts, ordinals, frequencies, len(builder)))
 
 
-def _write_piece(connection: Connection, source: Source, documents: Documents, postings: int) -> int:
+def _write_piece(connection: Connection, source: Source, documents: Documents, postings: int, form: int) -> int:
     row = connection.execute(
         """INSERT INTO ros_index_pieces (source, documents, postings, agents, columns)
            VALUES (%s, %s, %s, %s, %b) RETURNING id""",
-        [source, len(documents), postings, Jsonb(documents.names), documents.pack()],
+        [source, len(documents), postings, Jsonb(documents.names), documents.pack() + bytes(form)],
     ).fetchone()
     assert row is not None  # an INSERT of one row
     return int(row["id"])
@@ -119,7 +125,8 @@ def join_pieces(connection: Connection, source: Source, ids: list[int]) -> None:
         ordinals[piece] = mine
         start += count
     if len(joined):
-        new = _write_piece(connection, source, joined.take(order), 0)
+        form = min(piece.form for piece in list_pieces(connection, source) if piece.id in ids)
+        new = _write_piece(connection, source, joined.take(order), 0, form)
         postings = 0
         for part in _joined_postings(connection, ordinals):
             postings += len(part[2])
@@ -199,6 +206,33 @@ def _in_order(keys: Array, places: Array, times: Array) -> tuple[Array, Array, A
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.empty(0, np.int64)
     counts = np.diff(np.append(starts, len(keys)))
     return keys[starts], counts, places[order].astype("<u2"), times[order]
+
+
+def has_older(connection: Connection) -> bool:
+    """Whether any piece is of an older form."""
+    row = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM ros_index_pieces WHERE octet_length(columns) - %s * documents < %s) AS older",
+        [COLUMN_BYTES, FORM],
+    ).fetchone()
+    return row is not None and bool(row["older"])
+
+
+def older_piece(connection: Connection, source: Source) -> tuple[int, Array] | None:
+    """The first piece of an older form, and the numbers of its rows that are in force; None when there is none."""
+    old = next((piece.id for piece in list_pieces(connection, source) if piece.form < FORM), None)
+    if old is None:
+        return None
+    every = {piece: documents.seq for piece, documents in _read_documents(connection, source).items()}
+    return old, every[old][_alive(every)[old]]
+
+
+def raise_form(connection: Connection, piece: int) -> None:
+    """Notes that a piece's rows are in the present form, here or in a newer piece."""
+    # Behind the columns, where nobody who has read them looks.
+    connection.execute(
+        "UPDATE ros_index_pieces SET columns = substr(columns, 1, %s * documents) || %b WHERE id = %s",
+        [COLUMN_BYTES, bytes(FORM), piece],
+    )
 
 
 def forget_everything(connection: Connection) -> None:

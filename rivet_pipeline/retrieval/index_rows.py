@@ -21,9 +21,10 @@ from rivet_pipeline.retrieval.postings import (
     MOST_DOCUMENTS,
     NO_ROLE,
     ROLES,
+    UNSPACED,
     Array,
     Documents,
-    cjk_pairs,
+    further_terms,
     term_key,
 )
 from rivet_pipeline.retrieval.scoring import STUB_CHARACTERS
@@ -36,6 +37,17 @@ _LAST_SECOND = 2**32 - 1
 
 #: How many rows are fetched at a time: one may be a megabyte.
 _FETCH = 200
+
+
+#: How many rows are looked through at a time for those that `read_marked` wants.
+_FETCH_MARKED = 2_000
+
+#: What a row holds of which pieces of form 0 know too little: scripts without spaces, Hebrew and Arabic with marks, and
+#: signs that become such ones (presentation forms).
+_MARKED = (
+    UNSPACED + "\u0591-\u05c7\u0610-\u061a\u0622-\u0626\u0640\u064b-\u065f\u0670\u06c0-\u06d3\u06d6-\u06ed"
+    "\ufb1d-\ufdff\ufe70-\ufefc"
+)
 
 
 @cache
@@ -64,6 +76,20 @@ def read_rows(connection: Connection, source: Source, seqs: list[int]) -> Iterat
         yield from connection.execute(text, values, binary=True).fetchall()
 
 
+def read_marked(connection: Connection, source: Source, seqs: list[int]) -> Iterator[Mapping[str, Any]]:
+    """Those of the rows that pieces of form 0 do not have as they would be read now (`postings.FORM`)."""
+    alias = "m" if source == "message" else "s"
+    wide = f"octet_length({alias}.content) > length({alias}.content) AND {alias}.content ~ %(marked)s"
+    if source == "message":
+        wide += (
+            f" OR octet_length({alias}.tool_result) > length({alias}.tool_result) AND {alias}.tool_result ~ %(marked)s"
+        )
+    text = _read_statement(source, f"{alias}.seq = ANY (%(seqs)s) AND ({wide})")
+    for start in range(0, len(seqs), _FETCH_MARKED):
+        values = {"seqs": seqs[start : start + _FETCH_MARKED], "stub": STUB_CHARACTERS, "marked": f"[{_MARKED}]"}
+        yield from connection.execute(text, values, binary=True).fetchall()
+
+
 @dataclass(slots=True)
 class PieceBuilder:
     """Collects documents and their postings. Words are numbered as they come; `terms` has them in that order."""
@@ -81,9 +107,7 @@ class PieceBuilder:
         before = len(self.numbers)
         self._add_words(bytes(row["words"]))
         if row["wide"] is not None:
-            for term, times in cjk_pairs(row["wide"]).items():
-                self.numbers.append(self.terms.setdefault(term, len(self.terms)))
-                self.frequencies.append(min(times, 255))
+            self._add_further(further_terms(row["wide"]), before)
         size = len(self.numbers) - before
         if not size and not keep_empty:
             return
@@ -119,6 +143,20 @@ class PieceBuilder:
             position = end + 3 + 2 * places
             add_number(number)
             add_frequency((places + 1) >> 1)
+
+    def _add_further(self, further: Mapping[bytes, int], start: int) -> None:
+        """Adds to the document whose postings begin at `start`; a word may be among them already."""
+        places: dict[int, int] = {}
+        if any(not term.startswith(b"\0") for term in further):
+            places = {number: start + place for place, number in enumerate(self.numbers[start:])}
+        for term, times in further.items():
+            number = self.terms.setdefault(term, len(self.terms))
+            place = places.get(number)
+            if place is None:
+                self.numbers.append(number)
+                self.frequencies.append(min(times, 255))
+            else:
+                self.frequencies[place] = min(times + self.frequencies[place], 255)
 
     def __len__(self) -> int:
         return len(self._rows)

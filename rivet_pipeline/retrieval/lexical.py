@@ -21,7 +21,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import unindexed
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
 from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedError, PieceName
-from rivet_pipeline.retrieval.postings import CJK_RUN, ROLES, Array, cjk_pairs, term_key
+from rivet_pipeline.retrieval.postings import CJK_RUN, ROLES, Array, bare_words, cjk_pairs, term_key
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal_of_days
 from rivet_pipeline.retrieval.text_scoring import Field, TermPostings, promise, top, visible
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source, signed, unsigned
@@ -50,6 +50,14 @@ _ATTEMPTS = 5
 #: none of them has it.
 _VERBATIM = 400
 _VERBATIM_ROUNDS = 10
+
+#: Of a longer text, in bytes, the end may be in no index (`ros_analyse` takes so many characters of a tool's result and
+#: of a message, and half as many again and again of one with too many words).
+_LONGEST_RESULT, _LONGEST = 60_000, 200_000
+
+#: How many such texts are looked at for the text of a literal query, and how many bytes of them: about a tenth of a
+#: second.
+_MOST_LONG, _LONG_BYTES = 2_000, 8_000_000
 
 
 class TextContext(NamedTuple):
@@ -145,7 +153,8 @@ def _read_state(connection: Connection, query: str) -> _State:
     ).fetchone()
     assert row is not None  # the migration puts the one row of the corpus there
     paired = {sign.encode() for run in CJK_RUN.findall(row["folded"]) for sign in run}
-    words = [word.encode() for word in row["words"] if word.encode() not in paired]
+    bare = list(bare_words(row["folded"]))[:MAX_TERMS]
+    words = list(dict.fromkeys([word.encode() for word in row["words"] if word.encode() not in paired] + bare))
     pairs = list(cjk_pairs(row["folded"]))[:MAX_TERMS]
     live, changes = _live(row)
     pieces = zip(row["piece_ids"] or [], row["piece_tokens"] or [], row["piece_sources"] or [], strict=True)
@@ -198,6 +207,8 @@ class TextSearch:
         self._words: list[TermPostings] = []
         self._parts: list[TermPostings] = []
         self._scored = False
+        #: How far texts longer than the index were read for a literal query that nothing holds, None when to the end.
+        self.partial: str | None = None
         # The columns have times by the second, no roles but the known ones, and no tags. All else they know as the
         # store does, and `features.sql` tests every row that is scored once more.
         self._must_ask = (
@@ -329,8 +340,9 @@ class TextSearch:
         if not self._parts:
             return found
         exact = self._verbatim(self._weighed.positions, self._weighed.whole, self._parts)
-        new = ~np.isin(exact.keys, found.keys)
-        return _Found(np.concatenate([found.keys, exact.keys[new]]), np.concatenate([found.scores, exact.scores[new]]))
+        if len(exact.keys) < self._request.limit:
+            exact = _joined(exact, self._in_long_texts(found_before=len(exact.keys)))
+        return _joined(found, exact)
 
     def _conversations(self) -> Array | None:
         """The numbers of the conversations that the filters ask for, None when they ask for none."""
@@ -389,6 +401,36 @@ class TextSearch:
                 return _Found(keys[holds], self._scores[some[holds]])
         return _Found(_NONE, _NONE)
 
+    def _in_long_texts(self, *, found_before: int) -> _Found:
+        """The newest messages that hold the query as it stands and are longer than what is indexed of a text."""
+        if self._request.scope == "summaries":
+            return _Found(_NONE, _NONE)
+        positions = np.flatnonzero(self._field.longer(_LONGEST_RESULT) & self._shown)
+        times, keys = self._field.times(positions), self._field.keys(positions)
+        newest = np.flatnonzero(keys > 0)
+        newest = newest[np.argsort(-times[newest].astype(np.int64), kind="stable")]
+        if not len(newest):
+            return _Found(_NONE, _NONE)
+        row = self._connection.execute(
+            _long_statement(),
+            filter_values(self._request)
+            | {
+                "messages": number_array(keys[newest[:_MOST_LONG]].tolist()),
+                "longest": _LONGEST,
+                "longest_result": _LONGEST_RESULT,
+                "bytes": _LONG_BYTES,
+                "text": self._request.query.lower(),
+            },
+        ).fetchone()
+        assert row is not None  # an aggregate
+        held = np.array(row["seqs"], dtype=np.int64)
+        if not (found_before or len(held)) and (row["unread"] or len(newest) > _MOST_LONG):
+            self.partial = (
+                f"of the texts that are longer than what is indexed of them the newest {row['read']:,} were read to "
+                "their end and no older ones; mode trigram reads further"
+            )
+        return _Found(held, self._scores[self._field.places(held)])
+
     def _passing(self, keys: Array, *, verbatim: bool = False) -> set[int]:
         """Which of the rows the filters let through; with `verbatim` only those that hold the query as it stands."""
         # Read by sequence number whatever the values are, so that one plan serves all and is made once.
@@ -439,6 +481,17 @@ def _days(moment: float, times: Array) -> Array:
 def _check_statement() -> bytes:
     text = sql.SQL(statement("check_texts")).format(message_filter=MESSAGE_FILTER, summary_filter=SUMMARY_FILTER)
     return text.as_string().encode()
+
+
+@cache
+def _long_statement() -> bytes:
+    return sql.SQL(statement("long_texts")).format(filter=MESSAGE_FILTER).as_string().encode()
+
+
+def _joined(first: _Found, second: _Found) -> _Found:
+    """Both without what they have in common."""
+    new = ~np.isin(second.keys, first.keys)
+    return _Found(np.concatenate([first.keys, second.keys[new]]), np.concatenate([first.scores, second.scores[new]]))
 
 
 def _answer(search: TextSearch, found: _Found, beyond: dict[Key, float], extra: Sequence[Key]) -> TextScores:

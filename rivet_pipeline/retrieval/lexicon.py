@@ -26,12 +26,15 @@ from rivet_pipeline.retrieval.index_pieces import (
     MOST_POSTINGS,
     crowded,
     forget_everything,
+    has_older,
     join_pieces,
     list_pieces,
+    older_piece,
     pieces_of,
+    raise_form,
     write_built,
 )
-from rivet_pipeline.retrieval.index_rows import PieceBuilder, read_range, read_rows
+from rivet_pipeline.retrieval.index_rows import PieceBuilder, read_marked, read_range, read_rows
 from rivet_pipeline.retrieval.types import Source
 
 #: Any fixed number: it names our lock among the advisory locks of the database.
@@ -95,13 +98,15 @@ def pending_lexicon(connection: Connection) -> int:
 def is_due(connection: Connection, *, busy: bool = False) -> bool:
     """Whether enough waits to be worth a run: anything at first, then 500 rows, or a row that was redacted.
 
+    Pieces that an older version wrote are worth one too.
+
     `busy`: other work waits that brings rows of its own; then 2,000 rows, so that a store that never rests is indexed
     before searches must do without.
     """
     row = connection.execute(
         "SELECT documents, EXISTS (SELECT 1 FROM ros_index_changes WHERE forget) AS forget FROM ros_corpus"
     ).fetchone()
-    if row is None or row["forget"]:
+    if row is None or row["forget"] or has_older(connection):
         return row is not None
     least = LEAST_BEHIND_BUSY if busy else LEAST_BEHIND if row["documents"] else 1
     # Counts no further than that: it is asked every second, and an import may have brought a million.
@@ -126,6 +131,7 @@ def refresh_lexicon(connection: Connection, *, rebuild: bool = False) -> Lexicon
             forget_everything(connection)
     added = {source: _add_rows(connection, source) for source in _SOURCES}
     changed = sum(_renew_rows(connection, source) for source in _SOURCES)
+    changed += sum(_renew_forms(connection, source) for source in _SOURCES)
     for source in _SOURCES:
         _join(connection, source)
     if changed or rebuild or any(added.values()):
@@ -253,6 +259,29 @@ def _renew_rows(connection: Connection, source: Source) -> int:
         renewed += len(changes)
         if len(changes) < _CHANGES:
             return renewed
+
+
+def _renew_forms(connection: Connection, source: Source) -> int:
+    """Puts those rows of pieces of an older form that would now be read otherwise into new ones; how many there were.
+
+    A transaction for each older piece. Most stores hold no such row, and only look for them.
+    """
+    renewed = 0
+    while True:
+        with _locked(connection):
+            old = older_piece(connection, source)
+            if old is None:
+                return renewed
+            piece, seqs = old
+            builder = PieceBuilder()
+            for row in read_marked(connection, source, seqs.tolist()):
+                builder.add(row, keep_empty=True)
+                renewed += 1
+                if len(builder.numbers) >= MOST_POSTINGS:
+                    write_built(connection, source, builder)
+                    builder = PieceBuilder()
+            write_built(connection, source, builder)
+            raise_form(connection, piece)
 
 
 def _join(connection: Connection, source: Source) -> None:

@@ -10,14 +10,19 @@ import re
 import unicodedata
 from functools import cache
 
+from rivet_pipeline.retrieval.postings import ARABIC_POINTS, HEBREW_POINTS
+
 #: A longer text is looked for letter by letter: so many alternatives would take longer to prepare than to find.
 LONGEST_FOLDED = 200
 
 _MARKS = "[\u0300-\u036f]*"
 
-#: The points and vowel signs of Hebrew and Arabic, which are seldom written, and the letters that take them.
-_POINTS = "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670]*"
-_POINTED = re.compile("[\u05d0-\u05ea\u0621-\u064a\u0671-\u06d3]")
+#: The points and vowel signs of Hebrew and Arabic, which are seldom written, and the stroke that only stretches a word;
+#: the letters that take them, and those that may carry a hamza or a madda.
+_POINTS = f"[{HEBREW_POINTS}{ARABIC_POINTS}]*"
+_POINTED = re.compile("[\u05d0-\u05ea\u0621-\u063f\u0641-\u064a\u0671-\u06d3]")
+_STROKE = "\u0640"
+_WITH_HAMZA = {"\u0627": "\u0622\u0623\u0625", "\u0648": "\u0624", "\u064a": "\u0626"}
 
 #: Letters that stand for several, and letters that have no decomposition; as the analyser's dictionary has them.
 _RUNS = {
@@ -111,7 +116,7 @@ def _run(run: str) -> str:
 def _one(character: str) -> str:
     if character in _SINGLE:
         return f"(?:{_run(_SINGLE[character])}|{character})"
-    if unicodedata.combining(character):
+    if unicodedata.combining(character) or character == _STROKE:
         # A mark that has no letter of its own to join: with or without it.
         return f"{character}?"
     base = _base(character)
@@ -119,6 +124,8 @@ def _one(character: str) -> str:
         return _letter(base, character)
     points = _POINTS if _POINTED.match(character) else ""
     apart = unicodedata.normalize("NFD", character)
+    if apart[0] in _WITH_HAMZA and len(apart) <= 2:
+        return f"[{apart[0]}{_WITH_HAMZA[apart[0]]}]{points}"
     if apart != character:
         return f"(?:{character}|{apart}){points}"
     return f"\\{character}" if character.isascii() and not character.isalnum() else character + points

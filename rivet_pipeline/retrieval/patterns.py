@@ -45,6 +45,16 @@ _BOUNDS = {r"\b": r"\y", r"\B": r"\Y"}
 _FIRST_BLOCK, _LEAST_BLOCK, _MOST_BLOCK = 500, 100, 50_000
 _BLOCK_SECONDS = 0.25
 
+#: What Postgres says of an expression that it takes for none, and of one whose automaton is larger than it can hold
+#: (`(.{1,200}){1,200}` wants a block of more than a gigabyte) or nested deeper than its stack.
+_REFUSALS = (
+    psycopg.errors.InvalidRegularExpression,
+    psycopg.errors.InternalError_,
+    psycopg.errors.OutOfMemory,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+)
+
 #: The share of the time that reading texts may take when similar ones are looked for after it.
 _READING_SHARE = 0.7
 
@@ -142,7 +152,11 @@ def read_regex(connection: Connection, text: str, profile: Profile = PROFILE) ->
         )
     text = _PARTS.sub(lambda part: _BOUNDS.get(part.group(), part.group()), text)
     deadline = time.monotonic() + profile.pattern_seconds
-    rows = _ask(connection, b"SELECT '' ~* %(pattern)s AS empty", {"pattern": text}, deadline)
+    try:
+        rows = _ask(connection, b"SELECT '' ~* %(pattern)s AS empty", {"pattern": text}, deadline)
+    except _REFUSALS as error:
+        # Nothing is read for this but the expression, so whatever is wrong is wrong with it.
+        raise _bad(_refusal(error)) from error
     if rows is None:
         raise _bad(_too_slow(profile))
     if rows[0]["empty"]:
@@ -218,6 +232,15 @@ def _bad(problem: str) -> InvalidInputError:
     return InvalidInputError("query", problem)
 
 
+def _refusal(error: psycopg.Error) -> str:
+    if not isinstance(error, psycopg.errors.InvalidRegularExpression):
+        return f"the regular expression is too large for Postgres ({error.diag.message_primary}); repeat less in it"
+    return (
+        f"{error.diag.message_primary}; write signs that mean themselves with a \\ before them, "
+        "or use mode trigram, where all do"
+    )
+
+
 def _too_slow(profile: Profile) -> str:
     return (
         f"looking for this takes more than {profile.pattern_seconds:g} s; write a simpler pattern, "
@@ -243,10 +266,7 @@ def _ask(connection: Connection, query: bytes, values: dict[str, Any], deadline:
             raise
         return None
     except psycopg.errors.InvalidRegularExpression as error:
-        raise _bad(
-            f"{error.diag.message_primary}; write signs that mean themselves with a \\ before them, "
-            "or use mode trigram, where all do"
-        ) from error
+        raise _bad(_refusal(error)) from error
 
 
 @cache
@@ -303,16 +323,18 @@ def _scan(
 
 def _partial(scans: dict[Source, _Scanned], profile: Profile) -> str | None:
     names = {"message": "messages", "summary": "summaries"}
-    parts = [
-        f"{scan.rows:,} {names[source]}" + (f", back to {scan.back_to:%Y-%m-%d %H:%M} UTC" if scan.back_to else "")
-        for source, scan in scans.items()
-        if not scan.complete
-    ]
-    if not parts:
+    left = {names[source]: scan for source, scan in scans.items() if not scan.complete}
+    if not left:
         return None
-    return (
-        f"in {profile.pattern_seconds:g} s the texts of the newest {' and '.join(parts)}, were read and no older ones"
-    )
+    read = [
+        f"{scan.rows:,} {name}, back to {scan.back_to:%Y-%m-%d %H:%M} UTC,"
+        for name, scan in left.items()
+        if scan.back_to is not None
+    ]
+    unread = [name for name, scan in left.items() if scan.back_to is None]
+    parts = [f"the texts of the newest {' and '.join(read)} were read and no older ones"] if read else []
+    parts += [f"no texts of {' and '.join(unread)} were read"] if unread else []
+    return f"in {profile.pattern_seconds:g} s {', and '.join(parts)}"
 
 
 def _similar(connection: Connection, request: SearchRequest, wanted: int, deadline: float) -> dict[Key, float]:

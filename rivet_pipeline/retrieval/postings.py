@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,8 +31,28 @@ _OWN_ROW = 128
 #: The share of a piece's documents from which on a byte for each document is smaller than a posting for each hit.
 _DENSE = 1 / 3
 
+#: The form in which a piece's rows are read: 0 had pairs of CJK characters alone, 1 has all of `further_terms`.
+#: A piece carries it behind its columns, as so many bytes, where no reader of them looks.
+FORM = 1
+
 #: The characters that `ros_split` makes words of their own (migration 0001).
 CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
+
+#: Letters and marks of the scripts that put no space between words: Thai, Lao, Burmese, Khmer.
+UNSPACED = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ebd\u0ec0-\u0ecd\u0edc-\u0edf"
+    "\u1000-\u103f\u1050-\u109d\u1780-\u17d3\u17dd\uaa60-\uaa7f"
+)
+_PAIRED_RUN = re.compile(f"{CJK_RUN.pattern}|[{UNSPACED}]{{2,}}")
+
+#: What is seldom written in Hebrew and Arabic: points, vowel signs, marks of recitation, and the stroke that only
+#: stretches a word. Hamza and madda above or below a letter are marks as well, and as often left out.
+HEBREW_POINTS = "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+ARABIC_POINTS = "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed"
+_POINTS = re.compile(f"[{HEBREW_POINTS}{ARABIC_POINTS}]")
+_POINTED_RUN = re.compile(
+    f"[\u05d0-\u05ea{HEBREW_POINTS}]+|[\u0620-\u063f\u0641-\u064a\u066e\u066f\u0671-\u06d3\u06d5\u06ee\u06ef{ARABIC_POINTS}]+"
+)
 
 #: Rows that no search returns; those that say hardly anything; those without a word, kept to stand over an older piece.
 HIDDEN, FAINT, EMPTY = 1, 2, 4
@@ -53,6 +74,9 @@ _COLUMNS: tuple[tuple[str, str], ...] = (
     ("flags", "u1"),
 )
 
+#: What the columns take of one document, in bytes.
+COLUMN_BYTES = sum(np.dtype(kind).itemsize for _, kind in _COLUMNS)
+
 Array = NDArray[Any]
 
 
@@ -62,13 +86,31 @@ def term_key(term: bytes) -> int:
 
 
 def cjk_pairs(folded: str) -> Counter[bytes]:
-    """The pairs of neighbouring CJK characters of a text, as terms, and how often each stands there.
+    """The pairs of neighbouring characters of a text in scripts without spaces, as terms, and how often each is there.
 
     No lexeme begins with a zero byte, so a pair is never taken for a word.
     """
     return Counter(
-        b"\0" + (first + second).encode() for run in CJK_RUN.findall(folded) for first, second in pairwise(run)
+        b"\0" + (first + second).encode() for run in _PAIRED_RUN.findall(folded) for first, second in pairwise(run)
     )
+
+
+def bare_words(folded: str) -> Counter[bytes]:
+    """The Hebrew and Arabic words of a text that carry marks, without them, and how often each stands there.
+
+    A lexeme keeps its marks. Such a word is a term as well, the one that it would be if it had been written without.
+    """
+    found: Counter[bytes] = Counter()
+    for run in _POINTED_RUN.findall(folded):
+        bare = _POINTS.sub("", unicodedata.normalize("NFD", run))
+        if bare and bare != run:
+            found[bare.encode()] += 1
+    return found
+
+
+def further_terms(folded: str) -> Counter[bytes]:
+    """What a text is found by beside its lexemes, and how often each term stands there."""
+    return cjk_pairs(folded) + bare_words(folded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +142,8 @@ class Documents:
 
     @classmethod
     def unpack(cls, packed: bytes, names: Sequence[Sequence[str]]) -> Documents:
-        """The columns out of what `pack` gave."""
-        count = len(packed) // sum(np.dtype(kind).itemsize for _, kind in _COLUMNS)
+        """The columns out of what `pack` gave; a few bytes behind it are left alone (`FORM`)."""
+        count = len(packed) // COLUMN_BYTES
         found: dict[str, Array] = {}
         offset = 0
         for name, kind in _COLUMNS:

@@ -5,6 +5,7 @@ Reads what is materialised and never waits for the pipeline. Counting accesses i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -86,21 +87,31 @@ def search(
         return SearchResponse(request.query, [], reason=refused)
     request = resolve_tag(connection, request)
     if request.tagged == ():
-        return SearchResponse(request.query, [], reason=f"no session carries the tag {request.tag}")
+        return SearchResponse(
+            request.query, [], reason=f"no session carries the tag {one_line(request.tag or '', 200)}"
+        )
     # The model is asked before the transaction begins: it may be slow, and a snapshot must not wait for it.
     side = _embed(connection, request, embed_query)
     with connection.transaction():
         tune_session(connection, ef_search=_EF_SEARCH)
         run = _search_texts if request.mode in _READING else _search
         response = run(connection, request, side, now, profile)
-        if not response.hits and request.agent is not None:
-            unknown = _why_unknown(connection, request.agent)
-            return response if unknown is None else replace(response, reason=unknown)
+        if not response.hits:
+            return replace(response, reason=_why_unknown(connection, request) or response.reason)
         return response
 
 
-def _why_unknown(connection: Connection, agent: str) -> str | None:
-    """That nobody has this name, and who there is; None when somebody has it. A name mistyped is not a "nothing"."""
+def _why_unknown(connection: Connection, request: SearchRequest) -> str | None:
+    """That a filter names what there is not; None when all of them name something. A name mistyped is no "nothing"."""
+    if request.conversation_id is not None:
+        known = connection.execute("SELECT 1 FROM ros_conversations WHERE id = %s", [request.conversation_id])
+        if known.fetchone() is None:
+            return f"there is no conversation with the id {request.conversation_id}"
+    return None if request.agent is None else _why_unknown_agent(connection, request.agent)
+
+
+def _why_unknown_agent(connection: Connection, agent: str) -> str | None:
+    """That nobody has this name, and who there is; None when somebody has it."""
     if connection.execute("SELECT 1 FROM ros_messages WHERE agent = %s LIMIT 1", [agent]).fetchone() is not None:
         return None
     rows = connection.execute(_AGENTS, [_MOST_AGENTS + 1]).fetchall()
@@ -115,6 +126,8 @@ def _refuse(request: SearchRequest) -> str | None:
     """Why a query can not be looked for, None when it can. Signs are something to look for only in the texts."""
     if not request.query:
         return "the query is empty"
+    if request.role is not None and request.scope == "summaries":
+        return "a summary has no role; search for messages, or leave the role out"
     if request.mode in _READING:
         return None
     # U+FFFD is what became of signs that can not be stored.
@@ -195,6 +208,11 @@ def _search(
     if literal:
         # Whatever holds the query as it stands holds this too.
         request = replace(request, query=scoring.literal_text(request.query))
+    limit = request.limit
+    if request.mode == "vector":
+        # A row's surroundings are told from the candidates, so a short list begins as a long one does if it has the
+        # same ones. With words it would take too long.
+        request = replace(request, limit=MAX_LIMIT)
     words = rows = None
     if request.mode != "vector" or vector.is_narrow(request):
         kept = max(profile.lexical_kept, 4 * request.limit)
@@ -231,8 +249,9 @@ def _search(
         profile=profile,
         periods=periods,
     )
-    hits = _read_hits(connection, request.query, scored)
-    return SearchResponse(request.query, hits, side.degraded, None if hits else _why_nothing(request, side))
+    hits = _read_hits(connection, request.query, scored[:limit], literal=literal)
+    reason = None if hits else _why_nothing(request, side)
+    return SearchResponse(request.query, hits, side.degraded, reason, None if words is None else words.partial)
 
 
 def _of_period(
@@ -286,7 +305,17 @@ def _within(request: SearchRequest) -> str:
     return " within these filters" if any(filters) else ""
 
 
-def _read_hits(connection: Connection, query: str, scored: list[Scored]) -> list[Hit]:
+def _snippet(query: str, body: str, *, literal: bool) -> str:
+    """The part of a text that shows why it was found; of a literal query where it stands as it is."""
+    snippet = make_snippet(query, body)
+    if literal and query.lower() not in snippet.lower():
+        place = re.search(re.escape(query), body, re.IGNORECASE)
+        if place is not None:
+            return snippet_around(body, *place.span())
+    return snippet
+
+
+def _read_hits(connection: Connection, query: str, scored: list[Scored], *, literal: bool = False) -> list[Hit]:
     if not scored:
         return []
     rows = connection.execute(
@@ -309,7 +338,7 @@ def _read_hits(connection: Connection, query: str, scored: list[Scored]) -> list
                 parts=one.parts,
                 content=row["content"],
                 tool_result=row["tool_result"],
-                snippet=make_snippet(query, without_frame(body) if one.key[0] == "summary" else body),
+                snippet=_snippet(query, without_frame(body) if one.key[0] == "summary" else body, literal=literal),
                 created_at=one.at,
                 role=one.role,
                 agent=row["agent"],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from rivet_pipeline.retrieval.postings import UNSPACED
+
 #: The longest snippet, in characters, the ellipses included.
 SNIPPET_CHARACTERS = 300
 
@@ -14,8 +16,10 @@ _LOOKED_THROUGH = 200_000
 _MAX_WORDS = 32
 _MAX_PLACES = 500
 
-_WORD = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+|\\w+")
-_CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+#: The scripts whose words are looked for in pairs of signs, anywhere in a run.
+_PAIRED = f"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff{UNSPACED}"
+_WORD = re.compile(rf"[{_PAIRED}]+|(?:(?![{_PAIRED}])\w)+")
+_CJK = re.compile(f"[{_PAIRED}]")
 
 
 class _Fold(dict[int, str]):
@@ -139,9 +143,13 @@ def mark_words(query: str, text: str) -> list[tuple[str, bool]]:
     pieces: list[tuple[str, bool]] = []
     done = 0
     for place, stem in _marks(_fold(text), _stems(query)):
-        if place < done:
-            continue
         end = place + len(stem)
+        if place < done:
+            # Pairs of signs overlap.
+            if end > done:
+                pieces[-1] = (pieces[-1][0] + text[done:end], True)
+                done = end
+            continue
         while _CJK.match(stem) is None and end < len(text) and (text[end].isalnum() or text[end] == "_"):
             end += 1
         pieces += [(text[done:place], False)] if place > done else []

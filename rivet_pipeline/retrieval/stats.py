@@ -8,6 +8,7 @@ read too.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, LiteralString
@@ -19,6 +20,8 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.lexicon import pending_lexicon
 from rivet_pipeline.retrieval.types import Stats
 from rivet_pipeline.transcripts.spool import Spool, SpoolStatus
+
+_log = logging.getLogger(__name__)
 
 #: So many rows may wait for the lexicon before that is worth an alert: BM25's figures hardly move below.
 LEXICON_ALERT = 50_000
@@ -58,6 +61,10 @@ def collect_stats(connection: Connection, *, agent: str | None = None, spool: Sp
             if connection.closed or connection.broken:
                 raise
             stats.errors[name] = " ".join(str(error).split())
+        except Exception as error:
+            # A defect of ours costs this figure too, and no other.
+            _log.exception("the figure %s could not be read", name)
+            stats.errors[name] = f"an internal error ({type(error).__name__}); the log says more"
     stats.alerts = _alerts(stats)
     if spool is not None:
         status = spool.status()

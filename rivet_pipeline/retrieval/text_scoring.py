@@ -201,6 +201,10 @@ class Field:
         """The rows' times in seconds since 1970."""
         return self._both(positions, self.corpus.documents.at.__getitem__, self.live.documents.at.__getitem__)
 
+    def longer(self, length: int) -> Array:
+        """For each position whether its row has more bytes of text."""
+        return np.concatenate([self.corpus.documents.length > length, self.live.documents.length > length])
+
     def conversations(self, positions: Array) -> Array:
         """The numbers of the rows' conversations."""
         return self._both(

@@ -273,6 +273,8 @@ def test_on_the_command_line(
         assert "Be kind." in away.out
         assert "without memory: the database can not be reached" in away.err
         assert rivet("context", "--session", " ").code == 2
+        # A prompt may begin with a dash.
+        assert "the kestrel nests" in rivet("context", "- where does the kestrel nest?", "--session", "cc:1").out
 
 
 def test_the_order_is_the_same_each_time(connection: Connection, session: UUID) -> None:
@@ -280,3 +282,13 @@ def test_the_order_is_the_same_each_time(connection: Connection, session: UUID) 
         add_message(connection, f"kestrel number {number}", age_days=7)
     texts = {context_of(connection, "kestrel", session_key="cc:1").text for _ in range(3)}
     assert len(texts) == 1
+
+
+def test_a_summary_is_shown_without_the_line_that_its_heading_says(connection: Connection, session: UUID) -> None:
+    frame = "Period 2026-03-10T06:20Z \u2192 2026-03-10T06:23Z \u00b7 agents claude \u00b7 3 messages\n\n"
+    add_summary(connection, f"{frame}They spoke of birds.", conversation=session)
+    add_summary(connection, f"{frame}The kestrel nests. " + "More of it. " * 200)
+    context = context_of(connection, "kestrel", session_key="cc:1")
+    assert shown(context, "summaries") == ["They spoke of birds."]
+    assert "The kestrel nests." in [text[:18] for text in shown(context, "relevant")]
+    assert "Period" not in context.text

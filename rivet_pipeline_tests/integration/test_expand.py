@@ -274,3 +274,25 @@ def test_hits_stay_what_they_are(connection: Connection, tree: tuple[UUID, UUID,
     before = list(hits)
     expand_hits(connection, "kestrel", hits)
     assert hits == before
+
+
+def test_a_tree_that_goes_round_in_circles_has_each_row_once(
+    connection: Connection, tree: tuple[UUID, UUID, UUID]
+) -> None:
+    branch, first, _ = tree
+    connection.execute("UPDATE ros_summaries SET parent_id = %s WHERE id = %s", [first, branch])
+    expansion = expand_summary(connection, branch, "kestrel")
+    assert (expansion.total, len(expansion.items), expansion.repeated) == (8, 8, 0)
+    connection.execute("UPDATE ros_summaries SET parent_id = id WHERE id = %s", [branch])
+    expansion = expand_summary(connection, branch, "kestrel")
+    assert (expansion.total, len(expansion.items), expansion.repeated) == (8, 8, 0)
+
+
+def test_the_best_summary_shows_something_of_the_least_budget(connection: Connection) -> None:
+    conversation = add_conversation(connection)
+    for number in range(3):
+        add_leaf(connection, conversation, f"kestrel {number}", [f"{number} " + "y" * 390, f"{number} " + "z" * 80])
+    hits = find(connection, "kestrel", scope="summaries").hits
+    result = expand_hits(connection, "kestrel", hits, characters=500)
+    assert [len(expansion.items) for expansion in result.expansions] == [1, 0, 0]
+    assert all(expansion.more is not None for expansion in result.expansions)

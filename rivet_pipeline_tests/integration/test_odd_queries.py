@@ -297,6 +297,36 @@ def test_two_cjk_characters_find_all_that_a_substring_scan_finds(connection: Con
     assert recall(connection, texts, ["公园", *("".join(rng.choices(signs, k=2)) for _ in range(15))]) == 1.0
 
 
+#: A text, and the queries that must find it: with and without marks, and parts of what is written without spaces.
+WITHOUT_SPACES_OR_MARKS: list[tuple[str, list[str]]] = [
+    (
+        "\u05d4\u05b7\u05e9\u05bc\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd עֲלֵיהֶם",
+        ["השלום", "\u05d4\u05b7\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd", "עליהם"],
+    ),
+    ("כתבנו מכתב ארוך", ["מִכְתָּב"]),
+    ("اِنْتَهَتِ الرِّحْلَةُ", ["الرحلة", "الرِّحلة", "انتهت"]),
+    ("أرسل التقرير", ["ارسل", "التَّقْرِير"]),
+    ("نامـــه رسید", ["نامه"]),
+    ("วันนี้เราประชุมเรื่องการปรับใช้ระบบใหม่", ["ประชุม", "การปรับใช้", "ระบบ"]),
+    ("ພວກເຮົາປະຊຸມມື້ນີ້", ["ປະຊຸມ"]),
+    ("យើងប្រជុំថ្ងៃនេះ", ["ប្រជុំ"]),
+    ("ယနေ့အစည်းအဝေးရှိသည်", ["အစည်းအဝေး"]),
+]
+
+
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_marks_that_are_seldom_written_and_spaces_that_never_are(connection: Connection, refreshed: bool) -> None:
+    rows = [add_message(connection, text) for text, _ in WITHOUT_SPACES_OR_MARKS]
+    for number in range(5):
+        add_message(connection, f"another text, number {number}")
+    if refreshed:
+        refresh_lexicon(connection)
+    for wanted, (text, queries) in zip(rows, WITHOUT_SPACES_OR_MARKS, strict=True):
+        for query in queries:
+            for mode in ("fts", "hybrid", "trigram"):
+                assert ids(find(connection, query, mode=mode).hits)[:1] == [wanted], (mode, query, text)
+
+
 def test_two_cjk_characters_over_real_sessions(connection: Connection, shared_data: Path) -> None:
     path = shared_data / "bench" / "memorybank" / "memory_bank_cn.json"
     texts: dict[UUID, str] = {}

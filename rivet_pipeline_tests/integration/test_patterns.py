@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -12,11 +13,19 @@ import pytest
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.retrieval import patterns, scoring
+from rivet_pipeline.retrieval import lexical, patterns, scoring
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.search import search
-from rivet_pipeline.retrieval.types import SearchRequest
-from rivet_pipeline_tests.integration.memory_rows import NOW, add_conversation, add_message, add_summary, find, ids
+from rivet_pipeline.retrieval.types import Mode, SearchRequest
+from rivet_pipeline_tests.integration.memory_rows import (
+    NOW,
+    add_conversation,
+    add_message,
+    add_summary,
+    find,
+    ids,
+    register_model,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +37,7 @@ from rivet_pipeline_tests.integration.memory_rows import NOW, add_conversation, 
         ("[z-a]", "invalid character range"),
         ("x{1,300}", "invalid repetition count"),
         ("((x{1,255}){1,255}){1,255}", "too complex"),
+        ("(.{1,200}){1,200}z", "too large for Postgres (invalid memory alloc"),
         ("***=(", "may not begin with ***"),
         ("***:x", "may not begin with ***"),
         ("(?q)a.b", "change the grammar"),
@@ -216,6 +226,66 @@ def test_the_exact_text_is_selected_however_many_rows_share_its_parts(connection
             request = SearchRequest(query, mode=mode, limit=4)
             hits = search(connection, request, embed_query=None, now=NOW, profile=profile).hits
             assert set(ids(hits[: len(holders)])) == holders, (mode, query)
+
+
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_a_literal_query_finds_its_text_beyond_what_is_indexed(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, refreshed: bool
+) -> None:
+    filling = "lorem ipsum dolor " * 3_000
+    said = add_message(connection, filling * 4 + "see lib/Quokka/main.rs:77 there", age_days=3)
+    result = add_message(
+        connection,
+        "[tool]",
+        role="tool",
+        tool_name="Bash",
+        tool_result=filling * 2 + "at lib/Quokka/main.rs:77",
+        age_days=2,
+    )
+    # Distinct words fill a tsvector before its characters are used up.
+    distinct = add_message(
+        connection, " ".join(f"{number:032x}" for number in range(5_700)) + " lib/Quokka/main.rs:77", age_days=4
+    )
+    others = [
+        add_message(connection, f"main.rs of lib, Quokka {number} 77", age_days=number / 10) for number in range(9)
+    ]
+    add_message(connection, filling * 4)
+    if refreshed:
+        refresh_lexicon(connection)
+    for mode in ("fts", "hybrid"):
+        for limit in (3, 50):
+            response = find(connection, "lib/quokka/main.rs:77", mode=mode, limit=limit)
+            assert set(ids(response.hits)[:3]) == {said, result, distinct}
+            assert all("lib/Quokka/main.rs:77" in hit.snippet for hit in response.hits[:3])
+            assert all(hit.score >= 0.5 for hit in response.hits[:3])
+            assert response.partial is None
+    found = find(connection, "lib/quokka/main.rs:77", role="tool").hits
+    assert ids(found) == [result]
+    assert set(ids(find(connection, "lib/quokka/main.rs:77", scope="summaries").hits)) == set()
+    # Where no text holds it and not all are read, that is said.
+    monkeypatch.setattr(lexical, "_LONG_BYTES", 300_000)
+    response = find(connection, "lib/quokka/main.rs:78")
+    assert response.partial is not None
+    assert "the newest 1 were read to their end" in response.partial
+    assert set(ids(find(connection, "lib/quokka/main.rs:77").hits)) >= set(others)
+
+
+@pytest.mark.parametrize("mode", ["vector", "fts"])
+def test_a_short_list_of_one_arm_is_the_beginning_of_a_long_one(connection: Connection, mode: Mode) -> None:
+    register_model(connection)
+    rng = random.Random(11)
+    words = ["tide", "gauge", "harbour", "redis", "timer", "backup", "report", "wind", "mole", "quay"]
+    for _ in range(12):
+        conversation = add_conversation(connection)
+        for number in range(20):
+            text = " ".join(rng.choices(words, k=rng.randint(1, 9)))
+            add_message(connection, text, conversation=conversation, age_days=20 - number, embed=True)
+    refresh_lexicon(connection)
+    for query in ("redis backup", "why the harbour timer reports wind", "tide gauge"):
+        long = ids(find(connection, query, mode=mode, embedded=True, limit=50).hits)
+        assert len(long) == 50
+        for limit in (1, 3, 5, 10, 20, 35):
+            assert ids(find(connection, query, mode=mode, embedded=True, limit=limit).hits) == long[:limit]
 
 
 def test_a_lock_is_no_timeout_of_a_pattern(connection: Connection, database_url: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import timedelta
+from uuid import uuid4
 
 import numpy as np
 import psycopg
@@ -111,6 +112,17 @@ def test_an_agent_that_nobody_is_called_is_named_with_those_there_are(connection
     assert find(connection, "parsers", mode=mode, embedded=True, agent="codex").hits
     known = find(connection, "parsers", mode=mode, embedded=True, agent="codex", before=NOW - timedelta(days=1))
     assert "no message is by" not in str(known.reason)
+
+
+def test_filters_that_nothing_can_pass_say_so(connection: Connection) -> None:
+    add_message(connection, "kestrel")
+    nowhere = uuid4()
+    for mode in ("fts", "trigram"):
+        assert find(connection, "kestrel", mode=mode, conversation_id=nowhere).reason == (
+            f"there is no conversation with the id {nowhere}"
+        )
+        asked = find(connection, "kestrel", mode=mode, role="user", scope="summaries")
+        assert asked.reason == "a summary has no role; search for messages, or leave the role out"
 
 
 def test_texts_are_found_as_they_are_asked_for(connection: Connection) -> None:

@@ -230,3 +230,14 @@ def test_no_figure_walks_over_the_messages_or_the_vectors(connection: Connection
     walked = [line for line in plans if re.search(r"Seq Scan on ros_(?:messages|embeddings|summaries)\b", line)]
     assert len(plans) > 100
     assert walked == []
+
+
+def test_a_defect_in_a_figure_costs_that_figure(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(connection: Connection, agent: str | None) -> Any:
+        raise ValueError("out of range")
+
+    monkeypatch.setitem(stats_module._FIGURES, "unsummarised", broken)
+    stats = collect_stats(connection)
+    assert list(stats.errors) == ["unsummarised"]
+    assert "an internal error (ValueError)" in stats.alerts[0]
+    assert set(stats.figures) == set(stats_module._FIGURES) - {"unsummarised"}

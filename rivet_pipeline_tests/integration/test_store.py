@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 
+from rivet_pipeline.db import store
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.store import (
     create_database,
     dagster_url,
     embedded_server,
+    kept_running,
     open_store,
     prepare_dagster,
     store_url,
@@ -157,3 +163,31 @@ def test_processes_that_start_at_the_same_moment_make_one_database(database_url:
         found = connection.execute("SELECT count(*) AS n FROM pg_database WHERE datname = %s", [name]).fetchone()
         assert found == {"n": 1}
         connection.execute(f"DROP DATABASE {name}".encode())
+
+
+def test_a_server_that_is_killed_comes_back_for_a_program_that_stays_up(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store, "_LOOK_SECONDS", 0.1)
+    server = embedded_server(settings)
+    # Somebody else had started it, and is gone.
+    assert server.start()
+    with open_store(settings) as url, kept_running(settings):
+        os.kill(int((server.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                with connect(url) as connection:
+                    connection.execute("SELECT count(*) FROM ros_conversations")
+                    if "was started again" in caplog.text:
+                        break
+            except (StoreUnavailableError, psycopg.OperationalError):
+                assert time.monotonic() < deadline
+            time.sleep(0.1)
+    assert not server.is_running()
+
+
+def test_a_server_of_somebody_elses_is_theirs_to_keep(database_url: str) -> None:
+    before = threading.active_count()
+    with kept_running(Settings(pg_url=SecretStr(database_url))):
+        assert threading.active_count() == before

@@ -513,3 +513,47 @@ def test_what_is_kept_in_memory_is_bounded(connection: Connection) -> None:
     for number in range(60):
         lexical.score_texts(connection, SearchRequest(f"word{number}x balok"), now=NOW, kept=10, index=cache)
     assert 0 < cache.bytes_kept <= 5_000
+
+
+def test_pieces_of_an_older_form_are_brought_up_to_date(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation = add_conversation(connection)
+    texts = ["plain words", "สวัสดีชาวโลก", "الْكِتَابُ القديم", "more plain words", "naïve café"]
+    rows = [add_message(connection, text, conversation=conversation) for text in texts]
+    leaf = add_summary(connection, "ประชุมทุกวัน", conversation=conversation)
+    with monkeypatch.context() as older:
+        # As the version before wrote them.
+        older.setattr(index_rows, "further_terms", lambda folded: Counter())
+        older.setattr(index_pieces, "FORM", 0)
+        refresh_lexicon(connection)
+        assert not is_due(connection)
+        changed = add_message(connection, "ชาวโลก", conversation=conversation)
+        refresh_lexicon(connection)
+        assert ids(find(connection, "ชาวโลก", mode="fts").hits) == [changed]
+    assert is_due(connection)
+    assert refresh_lexicon(connection).changed == 4
+    assert not is_due(connection)
+    assert set(ids(find(connection, "ชาวโลก", mode="fts").hits)) == {rows[1], changed}
+    assert ids(find(connection, "الكتاب", mode="fts").hits) == [rows[2]]
+    assert ids(find(connection, "ประชุม", mode="fts").hits) == [leaf]
+    assert set(ids(find(connection, "plain", mode="fts").hits)) == {rows[0], rows[3]}
+    assert refresh_lexicon(connection).changed == 0
+    # Joining leaves it as it is.
+    with monkeypatch.context() as older:
+        older.setattr(index_pieces, "_MOST_SMALL", 1)
+        refresh_lexicon(connection)
+    assert not is_due(connection)
+    assert set(ids(find(connection, "ชาวโลก", mode="fts").hits)) == {rows[1], changed}
+
+
+def test_a_word_with_and_without_marks_is_one_posting_of_its_row(connection: Connection) -> None:
+    add_message(connection, "شكرا شُكْرًا ثم شُكْراً")
+    builder = index_rows.PieceBuilder()
+    with connection.transaction():
+        for row in index_rows.read_range(connection, "message", 0, 100):
+            builder.add(row, keep_empty=False)
+    place = builder.terms["شكرا".encode()]
+    postings = dict(zip(builder.numbers, builder.frequencies, strict=True))
+    assert len(postings) == len(builder.numbers)
+    assert postings[place] == 3

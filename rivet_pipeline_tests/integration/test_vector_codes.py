@@ -16,7 +16,7 @@ from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.retrieval import lexical, vector, vector_codes
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
-from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.search import MAX_LIMIT, search
 from rivet_pipeline.retrieval.types import SearchRequest
 from rivet_pipeline.retrieval.vector_pieces import refresh_vector_pieces
 from rivet_pipeline_tests.api_server import module_store
@@ -127,9 +127,24 @@ def test_codes_find_what_comparing_every_vector_finds(
     found, asked = statements_of(store, query, **filters)
     assert asked == {"nearest_given"}
     assert len(found) == 10
-    every = nearest_of_all(store, query, 60, **filters)
+    every = nearest_of_all(store, query, 2 * MAX_LIMIT, **filters)
     # The list is by score, which is more than similarity, so each of it must be among the nearest there are.
     assert min(found) >= every[-1] - 1e-3
+
+
+@pytest.mark.parametrize("filters", [{}, {"agent": "codex"}], ids=["all", "filtered"])
+def test_a_short_list_is_the_beginning_of_a_long_one(store: Connection, filters: dict[str, Any]) -> None:
+    long, short = (
+        search(
+            store,
+            SearchRequest("gale harbour", mode="vector", limit=limit, **filters),
+            embed_query=hash_embed,
+            now=NOW,
+        ).hits
+        for limit in (15, 4)
+    )
+    assert len(long) == 15
+    assert [(hit.id, hit.score) for hit in short] == [(hit.id, hit.score) for hit in long[:4]]
 
 
 def test_new_changed_and_removed_vectors_count_at_once(store: Connection) -> None:

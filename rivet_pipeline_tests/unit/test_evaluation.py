@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.retrieval.evaluation import Asked, drops, measure, report
+from rivet_pipeline.retrieval.evaluation import Asked, drops, keep, measure, report
 from rivet_pipeline.retrieval.evaluation_sets import read_locomo, read_longmemeval, read_questions
 
 LOCOMO: list[dict[str, Any]] = [
@@ -171,3 +172,25 @@ def test_a_drop_is_told_against_the_median_and_against_the_best() -> None:
     assert drops({"turn_recall@10": 0.74}, decline)[0].best == 0.81
     assert drops({"turn_recall@10": 0.1}, []) == []
     assert drops({"latency_ms_p50": 900.0, "question_set": "demo"}, [{"latency_ms_p50": 1.0}]) == []
+
+
+def test_a_file_that_asks_nothing_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="asks nothing"):
+        read_locomo(written(tmp_path, [{**LOCOMO[0], "qa": []}]))
+
+
+def test_what_can_not_be_written_is_replaced_and_spoils_no_file(tmp_path: Path) -> None:
+    entry = {
+        **LONGMEMEVAL[0],
+        "question_id": "q\ud800",
+        "question": "Which \ud800 tea?\x00",
+        "question_type": "t\udfff",
+    }
+    [question] = read_longmemeval(written(tmp_path, [entry])).questions
+    assert (question.id, question.text, question.group) == ("q\ufffd", "Which \ufffd tea?\ufffd", "t\ufffd")
+    found = replace(asked("1", {"turn_recall@10": 1.0}), text="lone \ud800")
+    keep(report("set", [found]), tmp_path / "out")
+    keep(report("set", [found]), tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["set-figures.json", "set-questions.jsonl"]
+    [line] = (tmp_path / "out" / "set-questions.jsonl").read_text(encoding="utf-8").splitlines()
+    assert "lone \ufffd" in line

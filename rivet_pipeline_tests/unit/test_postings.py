@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rivet_pipeline.retrieval.index_pieces import newest
 from rivet_pipeline.retrieval.postings import (
     Documents,
+    bare_words,
     cjk_pairs,
     decode_row,
     encode_postings,
@@ -107,3 +108,17 @@ def test_a_pair_is_no_word_and_runs_end_where_other_signs_stand() -> None:
     }
     assert term_key(b"\0" + "公园".encode()) != term_key("公园".encode())
     assert 0 <= term_key(b"word") < 2**63
+
+
+def test_scripts_without_spaces_have_pairs_too() -> None:
+    assert set(cjk_pairs("ไปประชุม 2 ครั้ง")) >= {b"\0" + pair.encode() for pair in ("ปร", "ชุ", "ุม", "คร")}
+    for text, pair in (("ພາສາລາວ", "ລາ"), ("ភាសាខ្មែរ", "្ម"), ("မြန်မာစာ", "မာ")):
+        assert b"\0" + pair.encode() in cjk_pairs(text), text
+    assert not cjk_pairs("déjà vu, שלום עולם, привет")
+
+
+def test_words_with_marks_are_terms_without_them_too() -> None:
+    text = "\u05e9\u05c1\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd שלום الْكِتَابُ أحمد کـــتاب"
+    assert bare_words(text) == {word.encode(): 1 for word in ("שלום", "الكتاب", "احمد", "کتاب")}
+    # Where every mark counts, and where the analyser takes them off itself.
+    assert not bare_words("नमस्ते café вы́пить ไม้ שלום الكتاب \u05b8")

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivet_pipeline.retrieval.snippets import SNIPPET_CHARACTERS, make_snippet, shorten, snippet_around, without_frame
+from rivet_pipeline.retrieval.snippets import (
+    SNIPPET_CHARACTERS,
+    make_snippet,
+    mark_words,
+    shorten,
+    snippet_around,
+    without_frame,
+)
 
 FILLER = "lorem ipsum dolor sit amet " * 60
 
@@ -87,3 +94,14 @@ def test_a_summary_is_shown_without_the_line_of_its_period() -> None:
     assert without_frame("[part 1 of 3]\n**Topic**\n\n[part 2 of 3]\n- more") == "**Topic**\n\n[part 2 of 3]\n- more"
     assert without_frame("Period of calm") == "Period of calm"
     assert without_frame("[part of a name]\nIt begins.") == "[part of a name]\nIt begins."
+
+
+def test_pairs_of_signs_are_marked_as_the_run_that_they_are() -> None:
+    assert mark_words("ประชุม", "วันนี้เราประชุมเรื่อง") == [("วันนี้เรา", False), ("ประชุม", True), ("เรื่อง", False)]
+    assert mark_words("部署方案", "今天讨论了部署方案") == [("今天讨论了", False), ("部署方案", True)]
+    assert mark_words("公园", "公园公园") == [("公园", True), ("公园", True)]
+
+
+def test_a_part_of_a_run_without_spaces_is_shown() -> None:
+    text = "คำนำ " * 100 + "วันนี้เราประชุมเรื่องการปรับใช้" + " ท้าย" * 100
+    assert "เราประชุมเรื่อง" in make_snippet("ประชุม", text)

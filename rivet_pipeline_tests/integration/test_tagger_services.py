@@ -102,8 +102,7 @@ def tags(value: Any) -> Callable[[Shape], Reply]:
     return lambda shape: answer(shape, value)
 
 
-#: How a service may misbehave, and the cause or the name of that failure; a number: it is none, and so many tags come of
-#: it.
+#: How a service may misbehave, and the cause or the name of that failure; a number: it is none but so many tags.
 MISBEHAVIOURS: dict[str, tuple[Callable[[Shape], Reply], str | int]] = {
     "too many requests": (refuse(429, **{"retry-after": "3600"}), "transient"),
     "an internal error": (refuse(500), "transient"),

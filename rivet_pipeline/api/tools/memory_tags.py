@@ -72,6 +72,11 @@ def _reading(value: object) -> object:
     return value
 
 
+def _listed(value: object) -> object:
+    """A list where one text stands for it."""
+    return [value] if isinstance(value, str) else value
+
+
 class ReadTagsArguments(Arguments):
     """The arguments of memory_tags where it only reads."""
 
@@ -87,7 +92,7 @@ class ReadTagsArguments(Arguments):
     tag: OptionalText = Field(None, description="list: only this `key:value`.")
     key: OptionalText = Field(None, description="list, counts, taxonomy: only this key.")
     state: OptionalText = Field(None, description="list, lookup, taxonomy: states, with commas between.")
-    session_keys: Annotated[list[str], lenient([])] = Field(
+    session_keys: Annotated[list[str], BeforeValidator(_listed), lenient([])] = Field(
         default_factory=list, max_length=500, description="lookup: session keys."
     )
     limit: Annotated[int | None, lenient()] = Field(None, ge=1, le=1000)
@@ -109,7 +114,7 @@ class TagsArguments(ReadTagsArguments):
         description="decide: accepted, rejected, removed or kept. taxonomy_upsert and taxonomy_decide: accepted, "
         "suggested or rejected. list, lookup, taxonomy: states with commas between.",
     )
-    ids: Annotated[list[UUID], lenient([])] = Field(
+    ids: Annotated[list[UUID], BeforeValidator(_listed), lenient([])] = Field(
         default_factory=list, max_length=1000, description="decide, suggest_removal: ids of tags."
     )
     seen: Annotated[list[int], lenient([])] = Field(

@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -34,6 +36,7 @@ from rivet_pipeline.transcripts.hook_payloads import (
     parse_payload,
 )
 from rivet_pipeline.transcripts.hook_queue import DEADLINE_SECONDS, Job, Jobs
+from rivet_pipeline.transcripts.projects import planned_settings
 from rivet_pipeline.transcripts.readers import detect
 from rivet_pipeline.transcripts.readers.shared import make_title
 from rivet_pipeline.transcripts.reading import Reader, Reading, SourceState
@@ -257,7 +260,7 @@ class _Session:
         if not records and not (finalize and self._cursors.load(marker).items):
             return
         harness = self._last.event.harness
-        settings = {"source": harness, "session_id": self._last.event.session_id, **self._context()}
+        settings = self._planned({"source": harness, "session_id": self._last.event.session_id, **self._context()})
         given = self._cursors.load(marker).items
         first = next((record.content for record in records if record.role == "user"), "") if given == 0 else ""
         session = SessionRecord(key, AGENTS[harness], harness, make_title(first), settings)
@@ -267,6 +270,10 @@ class _Session:
     def _context(self) -> dict[str, str]:
         cwd = next((call.event.cwd or call.job.cwd for call in reversed(self._calls)), "")
         return {**({"cwd": cwd} if cwd else {}), "last_event": self._last.event.name}
+
+    def _planned(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """With what the folder tells, where the API runs on another machine and can not look at it itself."""
+        return {**_told_by(str(settings.get("cwd"))), **settings} if self._settings.captures_elsewhere else settings
 
     def _with_task(self, session: SessionRecord) -> SessionRecord:
         return SessionRecord(
@@ -315,9 +322,15 @@ class _Session:
         own = self._last.own_key
         if own is not None and session.session_key != own:
             return session
-        settings = {**self._context(), **session.settings, "last_event": self._last.event.name}
+        settings = self._planned({**self._context(), **session.settings, "last_event": self._last.event.name})
         key = self._last.session_key or session.session_key
         return self._with_task(SessionRecord(key, session.agent, session.channel, session.title, settings))
+
+
+@lru_cache(maxsize=64)
+def _told_by(cwd: str) -> dict[str, Any]:
+    """What a folder tells of the session in it. It is looked at once, because a drive may hang."""
+    return planned_settings({"cwd": cwd})
 
 
 def _readable(path: Path) -> Reader | None:

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -444,6 +445,11 @@ class Settings(BaseSettings):
     def capture_url(self) -> str:
         """The base address to which captures are posted."""
         return self.api_address if self.api_url is None else self.api_url.rstrip("/")
+
+    @property
+    def captures_elsewhere(self) -> bool:
+        """Whether captures go to another machine, which has not got the folders of this one."""
+        return self.api_url is not None and urlsplit(self.api_url).hostname not in {"127.0.0.1", "::1", "localhost"}
 
     @property
     def api_address(self) -> str:

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from rivet_pipeline.api.models import Filled, Words
 from rivet_pipeline.tags.literals import Literal as TagLiteral
-from rivet_pipeline.tags.literals import read_key, read_literal, read_value
+from rivet_pipeline.tags.literals import read_literal, read_pair
 from rivet_pipeline.tags.types import Decision, EntityKind, Status
 from rivet_pipeline.transcripts.cleaning import ENVELOPE, clean_json
 
@@ -154,7 +154,7 @@ class AddBody(_Signed):
         """The tag. Raises `InvalidInputError` when it is none."""
         if self.tag is not None:
             return read_literal(self.tag)
-        return TagLiteral(read_key(self.key or ""), read_value(self.value or ""))
+        return read_pair(self.key or "", self.value or "")
 
 
 class RemovalBody(_Signed):
@@ -192,7 +192,10 @@ class ValueBody(_Signed):
     value: str
     display: str | None = Field(None, max_length=200)
     description: str | None = Field(None, max_length=1000)
-    state: Status = "accepted"
+    state: Status | None = Field(
+        None,
+        description="Left out: accepted; a value that is only described keeps what was decided of it.",
+    )
 
 
 class ValueDecision(_Body):

@@ -12,6 +12,7 @@ from typing import Annotated
 from zoneinfo import ZoneInfo
 
 import typer
+from rich.cells import cell_len
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -38,7 +39,8 @@ Overturn = Annotated[
 ]
 
 #: Columns that are never cut or parted, and more characters than a line of them has.
-_WHOLE, _WIDEST = frozenset({"id", "decision", "tag", "value", "alias of", "tags"}), 10_000
+_WHOLE = frozenset({"id", "decision", "when", "who", "what", "rows", "tag", "value", "alias of", "tags"})
+_WIDEST = 10_000
 
 
 @contextmanager
@@ -89,10 +91,13 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], nothing: s
         console().print(Text(nothing))
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in header:
-        table.add_column(name, no_wrap=name in _WHOLE)
-    for row in rows:
-        table.add_row(*(Text(one_line(cell)) for cell in row))
+    lines = [[one_line(cell) for cell in row] for row in rows]
+    for place, name in enumerate(header):
+        whole = name in _WHOLE
+        width = max(cell_len(line[place]) for line in lines) if whole else None
+        table.add_column(name, no_wrap=whole, min_width=width)
+    for line in lines:
+        table.add_row(*map(Text, line))
     out = console()
     # A literal is copied from here: a line becomes longer than the terminal rather than that one is cut.
     out.width = max(out.width, Measurement.get(out, out.options.update(width=_WIDEST), table).minimum)

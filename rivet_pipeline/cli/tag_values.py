@@ -26,7 +26,7 @@ from rivet_pipeline.cli.tag_options import (
     tag_store,
 )
 from rivet_pipeline.errors import ConflictError, InvalidInputError
-from rivet_pipeline.tags.literals import Literal, read_literal, read_value
+from rivet_pipeline.tags.literals import Literal, read_literal, read_pair
 from rivet_pipeline.tags.types import Status
 from rivet_pipeline.tags.vocabulary import Entry, decide_values, list_values, merge_values, upsert_value
 
@@ -66,7 +66,12 @@ def values_command(
 
 def value_command(
     tag: Annotated[str, typer.Argument(metavar="KEY:VALUE", help="The value.")],
-    state: Annotated[ValueState, typer.Option(help="What is decided of it.")] = ValueState.ACCEPTED,
+    state: Annotated[
+        ValueState | None,
+        typer.Option(
+            help="What is decided of it. Left out: accepted; one that is only described keeps what was decided of it."
+        ),
+    ] = None,
     display: Annotated[str | None, typer.Option(help="How it is shown.")] = None,
     description: Annotated[str | None, typer.Option(help="What it means.")] = None,
     by: By = None,
@@ -80,14 +85,15 @@ def value_command(
     Example: [bold]rivet tags value topic:caching --description "Keeping answers to give them again"[/bold]
     """
     literal = _literal(tag)
-    status: Status = state.value
+    described = display is not None or description is not None
+    status: Status | None = state.value if state else None if described else "accepted"
     with tag_store() as connection:
         known = [one for one in list_values(connection, key=literal.key, limit=5000) if one.value == literal.value]
         former = known[0] if known else None
-        if former and former.decided_by and former.status != status and not overturn:
+        if former and former.decided_by and status not in (None, former.status) and not overturn:
             raise ConflictError(f"{literal} was {former.status} by {former.decided_by}; add --overturn to decide anew.")
-        if status == "rejected" and known and known[0].revision:
-            entry = Entry(literal, status, seen=known[0].revision)
+        if status == "rejected" and not described and former and former.revision:
+            entry = Entry(literal, status, seen=former.revision)
             show_decided([decide_values(connection, [entry], by=name_of(by))], as_json=as_json)
             return
         value = upsert_value(
@@ -111,16 +117,18 @@ def merge_command(
     """
     with tag_store() as connection:
         literal = read_literal(tag)
-        target = read_value(into.removeprefix(f"{literal.key}:"), field="into")
-        merged = merge_values(connection, literal.key, literal.value, target, by=name_of(by))
+        target = read_pair(literal.key, into, field="into")
+        merged = merge_values(connection, literal.key, literal.value, target.value, by=name_of(by))
     if as_json:
         print_json(merged)
         return
     console().print(
         Text(
             f"{one_line(str(literal))} now means {one_line(merged.into)}: {merged.moved:,} tags moved, "
-            f"{merged.dropped:,} gave way. Undo: rivet tags undo {merged.decision}"
-        )
+            f"{merged.dropped:,} gave way. "
+            + (f"Undo: rivet tags undo {merged.decision}" if merged.decision else "Nothing changed.")
+        ),
+        soft_wrap=True,
     )
 
 

@@ -18,6 +18,7 @@ from rivet_pipeline.models.chat_wire import status_error
 from rivet_pipeline.models.credentials import Credential, FixedKey
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.models.retry_after import retry_after_seconds
+from rivet_pipeline.models.watch import Watch
 
 _CONNECT_SECONDS = 30.0
 _LARGEST_ANSWER_BYTES = 16 * 1024 * 1024
@@ -97,6 +98,7 @@ def _post(
     try:
         loopback = httpx.URL(endpoint.url).host in {"127.0.0.1", "::1", "localhost"}
         with (
+            Watch(remaining) as watch,
             httpx.Client(
                 transport=transport,
                 timeout=timeout,
@@ -104,17 +106,25 @@ def _post(
                 # A proxy of the environment is never the way to this machine itself.
                 trust_env=not loopback,
             ) as client,
-            client.stream("POST", endpoint.url, json=payload, headers=headers) as response,
+            client.stream(
+                "POST", endpoint.url, json=payload, headers=headers, extensions={"trace": watch.trace}
+            ) as response,
         ):
             return response, _read(response, endpoint, deadline, allowed)
-    except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
-        raise _timed_out(endpoint, allowed) from error
-    except httpx.DecodingError as error:
-        raise ModelError("transient", "bad-response", f"{endpoint.shown}: {error}") from error
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ModelError("permanent", "bad-url", f"{endpoint.shown}: {error}") from error
     except httpx.HTTPError as error:
+        if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout) or _cut_off(error, deadline):
+            raise _timed_out(endpoint, allowed) from error
+        if isinstance(error, httpx.DecodingError):
+            raise ModelError("transient", "bad-response", f"{endpoint.shown}: {error}") from error
         raise ModelError("transient", "unreachable", f"{endpoint.shown}: {_root_cause(error)}") from error
+
+
+def _cut_off(error: httpx.HTTPError, deadline: float) -> bool:
+    """Whether the connection ended because the time was up."""
+    ended = not isinstance(error, httpx.ConnectTimeout | httpx.ConnectError)
+    return ended and time.monotonic() >= deadline
 
 
 def _read(response: httpx.Response, endpoint: Endpoint, deadline: float, allowed: str) -> bytes:
@@ -135,6 +145,9 @@ def _read(response: httpx.Response, endpoint: Endpoint, deadline: float, allowed
             break
         if size > _LARGEST_ANSWER_BYTES:
             raise ModelError("content", "answer-too-large", f"more than {_LARGEST_ANSWER_BYTES} bytes")
+    if time.monotonic() > deadline:
+        # Where no length was announced, an answer that was cut off looks like a whole one.
+        raise _timed_out(endpoint, allowed)
     return b"".join(parts)
 
 

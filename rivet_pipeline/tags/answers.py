@@ -9,7 +9,15 @@ from typing import Any
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.models.texts import clean_outgoing
-from rivet_pipeline.tags.literals import MAX_VALUE, Literal, display_of, read_literal, tag_text, typed_value
+from rivet_pipeline.tags.literals import (
+    MAX_VALUE,
+    Literal,
+    display_of,
+    read_literal,
+    tag_text,
+    typed_value,
+    without_key,
+)
 from rivet_pipeline.tags.types import MAX_PROPOSALS, Proposal
 
 #: Keys that a model may use, and the longest value and reason that it may give, in characters.
@@ -76,7 +84,7 @@ def _typed(entry: dict[str, Any]) -> tuple[str, str] | None:
     """The key and the value as the answer has them."""
     key, value = entry.get("key"), entry.get("value")
     if isinstance(key, str) and isinstance(value, str):
-        return key, value
+        return key, without_key(value, tag_text(key, 40))
     tag = entry.get("tag")
     if not isinstance(tag, str):
         return None

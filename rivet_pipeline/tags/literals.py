@@ -98,6 +98,22 @@ def read_literal(text: str, *, field: str = "tag") -> Literal:
     return Literal(read_key(key, field=field), read_value(value, field=field))
 
 
+def read_pair(key: str, value: str, *, field: str = "value") -> Literal:
+    """A key and a value that somebody gave apart; the value may be the whole literal, with this key before it.
+
+    Raises `InvalidInputError` as `read_literal` does; `field` names the value.
+    """
+    known = read_key(key)
+    return Literal(known, read_value(without_key(value, known), field=field))
+
+
+def without_key(text: str, key: str) -> str:
+    """A value as it was typed, without its own key and a colon before it: `caching` of `topic:caching`."""
+    before, colon, _ = unicodedata.normalize("NFKC", text[:_MAX_LITERAL]).partition(":")
+    value = typed_value(text[:_MAX_LITERAL]) if colon and tag_text(before, MAX_KEY) == key else ""
+    return value or text
+
+
 def typed_value(text: str) -> str:
     """The value's part of a literal, as it was typed: what stands behind the first colon, of whatever width."""
     for place, character in enumerate(text):

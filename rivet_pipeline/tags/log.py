@@ -1,7 +1,7 @@
 """The log of decisions: what each one changed, by whom and when, and the way back.
 
-A decision is recorded as the rows before and after it. Undoing puts the former rows back, all of them or none: when one
-has been changed since, somebody has decided on top of it, and that is said instead.
+A decision is recorded as the rows before and after it. Undoing puts the former rows back, all of them or none: when
+somebody has decided on top of it, that is said instead. What they become is worked out in `restore.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import ConflictError, NotFoundError
+from rivet_pipeline.tags.restore import alias_faults, former_rows, refuse_faults
 from rivet_pipeline.tags.tables import decider, installed, merge_lock, require_tables
 from rivet_pipeline.tags.types import LogEntry
 
@@ -81,18 +82,22 @@ def undo(connection: Connection, decision: UUID, *, by: str) -> LogEntry:
 
     Raises:
         NotFoundError: There is no such decision.
-        ConflictError: It has been undone already, or a row that it changed has been changed since.
+        ConflictError: It has been undone already, or something has been decided on top of it.
     """
     require_tables(connection)
     name = decider(by)
     with connection.transaction():
         entries = _lock_entries(connection, decision)
         _refuse_done(entries, decision)
-        merge_lock(connection, {entry["tag_key"] for entry in entries})
+        keys = {entry["tag_key"] for entry in entries}
+        merge_lock(connection, keys)
+        known = alias_faults(connection, keys)
         recorder = Recorder(connection, "undo", name, undoes=decision)
         for subject in _TABLES:
             _put_back(connection, recorder, subject, [entry for entry in entries if entry["subject"] == subject])
-        recorder.write()
+        refuse_faults(alias_faults(connection, keys) - known)
+        if recorder.write() is None:
+            raise ConflictError(f"nothing is left of decision {decision} to undo: what it was about is gone.")
         _mark(connection, decision, recorder.decision, entries[0]["undoes"])
     return _entries(connection, decision=recorder.decision, limit=1)[0]
 
@@ -130,12 +135,7 @@ def _put_back(connection: Connection, recorder: Recorder, subject: Subject, entr
         f"SELECT id, to_jsonb(t) AS body FROM {table} AS t WHERE id = ANY(%s)".encode(),  # noqa: S608 - one of two names
         [ids],
     ).fetchall()
-    now = {row["id"]: row["body"] for row in rows}
-    for entry in entries:
-        if now.get(entry["row_id"]) != entry["after"]:
-            raise ConflictError(
-                f"{entry['tag_key']}:{entry['tag_value']} has been changed since; undo that first, or decide anew."
-            )
+    bodies = former_rows(connection, entries, {row["id"]: row["body"] for row in rows})
     connection.execute(f"DELETE FROM {table} WHERE id = ANY(%s)".encode(), [ids])  # noqa: S608 - one of two names
     try:
         with connection.transaction():
@@ -144,7 +144,7 @@ def _put_back(connection: Connection, recorder: Recorder, subject: Subject, entr
                 INSERT INTO {table}
                 SELECT r.* FROM unnest(%s::jsonb[]) AS b (body), jsonb_populate_record(NULL::{table}, b.body) AS r
                 """.encode(),  # noqa: S608 - one of two names
-                [[Jsonb(entry["before"]) for entry in entries if entry["before"] is not None]],
+                [[Jsonb(body) for body in bodies]],
             )
     except psycopg.errors.UniqueViolation as error:
         raise ConflictError("the same tag has been written again since; decide about that one.") from error

@@ -65,9 +65,12 @@ def upsert_value(
     by: str,
     display: str | None = None,
     description: str | None = None,
-    status: Status = "accepted",
+    status: Status | None = None,
 ) -> Value:
     """Puts a value into the vocabulary, or changes what is said of it; None leaves that as it is.
+
+    Without a status what a person has decided of a value stays when it is described; every other one is accepted. With
+    a rejected one what was suggested of it is rejected too.
 
     Raises `InvalidInputError` for an alias (change what it was merged into) and for a description that is too long.
     """
@@ -81,15 +84,21 @@ def upsert_value(
         found = _ensure(connection, recorder, literal, name)
         if found["alias_of"] is not None:
             raise InvalidInputError("value", f"{literal} was merged into {found['alias_of']}; change that one")
+        described = display is not None or description is not None
+        if status is None and not (described and found["decided_by"]):
+            status = "accepted"
         connection.execute(
             """
             UPDATE ros_tag_taxonomy
             SET display = coalesce(%(display)s, display), description = coalesce(%(description)s, description),
-                status = %(status)s, decided_by = %(by)s, decided_at = now()
+                status = coalesce(%(status)s::text, status),
+                decided_by = CASE WHEN %(status)s::text IS NULL THEN decided_by ELSE %(by)s END,
+                decided_at = CASE WHEN %(status)s::text IS NULL THEN decided_at ELSE now() END
             WHERE id = %(id)s
-              AND (display, description, status, decided_by IS NULL)
-                  IS DISTINCT FROM
-                  (coalesce(%(display)s, display), coalesce(%(description)s, description), %(status)s, false)
+              AND ((display, description, status) IS DISTINCT FROM
+                   (coalesce(%(display)s, display), coalesce(%(description)s, description),
+                    coalesce(%(status)s::text, status))
+                   OR (%(status)s::text IS NOT NULL AND decided_by IS NULL))
             """,
             {
                 "id": found["id"],
@@ -99,6 +108,8 @@ def upsert_value(
                 "by": name,
             },
         )
+        if status == "rejected":
+            _reject_suggestions(connection, recorder, literal, name)
         recorder.write()
         return _value(connection, literal)
 
@@ -161,8 +172,8 @@ def merge_values(connection: Connection, key: str, value: str, into: str, *, by:
 
     Where an entity has both, the firmer decision survives: an accepted reviewed tag before an accepted one of the rule,
     that before a rejected one, that before a suggested one. Aliases of `value` follow it. Raises `InvalidInputError`
-    when both are the same or `into` means `value` already (a cycle), or was rejected; `NotFoundError` when nothing is
-    known of `value`.
+    when both are the same, when `into` means `value` already (a cycle) or was rejected, and when `value` is an alias of
+    another one; `NotFoundError` when nothing is known of `value`.
     """
     require_tables(connection)
     name = decider(by)
@@ -173,6 +184,7 @@ def merge_values(connection: Connection, key: str, value: str, into: str, *, by:
         target = _target(connection, source, Literal(key, into))
         if not _is_known(connection, source):
             raise NotFoundError(f"there is no tag or value {source}; `rivet tags values` lists the vocabulary.")
+        _refuse_other_key(connection, target)
         into_row = _ensure(connection, recorder, target, name)
         if into_row["status"] == "rejected":
             raise InvalidInputError("into", f"{target} was rejected; accept it before merging into it")
@@ -196,7 +208,28 @@ def _target(connection: Connection, source: Literal, into: Literal) -> Literal:
         raise InvalidInputError("into", f"is {source} itself")
     if target == source:
         raise InvalidInputError("into", f"{into} is an alias of {source} already; merging would go round in a circle")
+    row = connection.execute("SELECT ros_tag_target(%s, %s) AS value", [source.key, source.value]).fetchone()
+    assert row is not None
+    if row["value"] not in (source.value, target.value):
+        # Its tags stand under the other value: the alias alone would go, and find them no more.
+        raise InvalidInputError("from", f"{source} was merged into {row['value']}; merge that one, or undo that")
     return target
+
+
+def _refuse_other_key(connection: Connection, target: Literal) -> None:
+    """A new value that is a literal of another key in use is a slip: tags keep their key."""
+    other, colon, _ = target.value.partition(":")
+    if not colon or _is_known(connection, target):
+        return
+    row = connection.execute(
+        """
+        SELECT EXISTS (SELECT 1 FROM ros_tags WHERE tag_key = %(key)s)
+            OR EXISTS (SELECT 1 FROM ros_tag_taxonomy WHERE tag_key = %(key)s) AS known
+        """,
+        {"key": other},
+    ).fetchone()
+    if row and row["known"]:
+        raise InvalidInputError("into", f"{target.value} has another key; both values must be of {target.key}")
 
 
 def _is_known(connection: Connection, literal: Literal) -> bool:

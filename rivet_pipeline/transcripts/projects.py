@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PureWindowsPath
 from typing import Any
+from urllib.parse import unquote
 
 from rivet_pipeline.transcripts.cleaning import clean_text
 
@@ -28,11 +29,16 @@ _looks = threading.BoundedSemaphore(4)
 
 _MAX_NAME = 100
 
-#: Folders that hold people's homes, and homes themselves, of this machine and of others.
-_HOMES = re.compile(r"/|/root|/(home|Users|var/home)(/[^/]+)?")
+#: Folders that hold people's homes, and homes themselves, of this machine and of others, also as Windows' drives are
+#: mounted; and where everything temporary lies side by side.
+_HOMES = re.compile(
+    r"/|/root|(/mnt/[a-z]|/[a-z]|/cygdrive/[a-z])|((/mnt|/cygdrive)?/[a-z]/Users|/home|/Users|/(var|export)/home)(/[^/]+)?"
+    r"|(/private)?(/var)?/tmp"
+)
 _WINDOWS_HOMES = re.compile(r"[A-Za-z]:\\?|[A-Za-z]:\\Users(\\[^\\]+)?", re.IGNORECASE)
 
 _SECTION = re.compile(r'\[\s*(?P<name>[\w.-]+)\s*(?:"(?P<part>(?:[^"\\]|\\.)*)")?\s*\]')
+_HOST_ALONE = re.compile(r"(https?|ssh|git)://[^/]*/*", re.IGNORECASE)
 _URL = re.compile(r"\s*url\s*=\s*(?P<url>.*?)\s*", re.IGNORECASE)
 
 
@@ -40,8 +46,8 @@ def project_of(cwd: str) -> str | None:
     """The name of the project that an absolute local folder belongs to; None when it belongs to none.
 
     It is the name of the repository at the remote `origin`, else of the folder that holds the repository (for a git
-    worktree the main one's), else of the folder itself, which need not exist. A home folder, and what only a home's own
-    repository holds, is no project. Answers within 1.5 seconds.
+    worktree the main one's), else of the folder itself, which need not exist. A home folder, what only a home's own
+    repository holds, and a folder for everything temporary is no project. Answers within 1.5 seconds.
     """
     path = cwd.strip()
     if not 0 < len(path) <= _MAX_PATH or "\x00" in path:
@@ -113,6 +119,8 @@ def _found(path: str) -> str | None:
         try:
             mode = entry.stat().st_mode
         except FileNotFoundError:
+            if _is_bare(folder):
+                return _origin(folder) or _main_name(folder)
             continue
         if stat.S_ISDIR(mode):
             return _repository(entry, folder)
@@ -139,12 +147,23 @@ def _linked(pointer: Path, folder: Path) -> str | None:
         return _name(folder.name)
     git = Path(os.path.normpath(folder / named.removeprefix("gitdir:").strip()))
     common = _text(git / "commondir").strip()
-    if not common:
+    if not common and git.parent.name != "worktrees":
         # A submodule is a repository of its own.
         return _repository(git, folder)
-    shared = Path(os.path.normpath(git / common))
-    main = shared.parent if shared.name == ".git" else shared
-    return _origin(shared) or _name(main.name.removesuffix(".git"))
+    # Where the main repository is gone, or not on this machine, its place says the name.
+    shared = Path(os.path.normpath(git / common)) if common else git.parent.parent
+    return _origin(shared) or _main_name(shared) or _name(folder.name)
+
+
+def _main_name(shared: Path) -> str | None:
+    """The name of the repository whose git folder this is: `shop/.git`, `shop/.bare` or `shop.git`."""
+    main = shared.parent if shared.name.startswith(".") else shared
+    return _name(main.name.removesuffix(".git"))
+
+
+def _is_bare(folder: Path) -> bool:
+    """Whether a folder is itself a git folder: that of a repository without a working copy, or a `.git`."""
+    return (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir()
 
 
 def _origin(git: Path) -> str | None:
@@ -162,15 +181,20 @@ def _origin(git: Path) -> str | None:
 
 def _repository_name(url: str) -> str | None:
     """The last part of a remote's address, however it is spelt: `git@host:team/shop.git`, `https://host/team/shop`."""
-    plain = re.split(r'\s[#;]|[?#"]', url.strip().strip('"'), maxsplit=1)[0]
-    last = re.split(r"[/\\:]", plain.strip().rstrip("/\\"))[-1]
-    return _name(last.removesuffix(".git"))
+    plain = re.split(r'\s[#;]|[?#"]', url.strip().strip('"'), maxsplit=1)[0].strip()
+    if _HOST_ALONE.fullmatch(plain):
+        return None
+    # Of a repository's own git folder the name stands before it.
+    parts = [part for part in re.split(r"[/\\:]", plain) if part not in ("", ".git")]
+    last = parts[-1] if parts else ""
+    return _name((unquote(last) if "://" in plain else last).removesuffix(".git").removesuffix(".bundle"))
 
 
 def _name(text: str) -> str | None:
     """The text as a project's name; None when it is none."""
     name = " ".join(clean_text(text).split())[:_MAX_NAME].strip()
-    return None if name in {"", ".", "..", "/"} else name
+    # A name that could not be read whole could not be typed either.
+    return None if name in {"", ".", "..", "/"} or "\ufffd" in name else name
 
 
 def _text(path: Path) -> str:

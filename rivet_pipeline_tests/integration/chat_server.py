@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import socket
 import struct
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from typing import Any
 
 #: A sound summary of anything: without identifiers there is none that its sources could lack.
@@ -22,7 +25,8 @@ class Reply:
     """One scripted answer. A `bytes` body is sent as it is.
 
     `hang_up` closes the connection without an answer, `reset_after` resets it behind so many bytes of the body, `drip`
-    sends one byte of the body at a time with so many seconds between.
+    sends one byte of the body at a time with so many seconds between. `wire` is sent instead of all that, a part each
+    twentieth of a second, and then over again.
     """
 
     body: Any = None
@@ -31,6 +35,7 @@ class Reply:
     hang_up: bool = False
     reset_after: int | None = None
     drip: float = 0.0
+    wire: tuple[bytes, ...] = ()
 
 
 def says(text: str | None, *, finish: str = "stop", **message: Any) -> Reply:
@@ -59,6 +64,14 @@ class ChatServer:
         self.url = ""
 
 
+def _repeat(stream: BufferedIOBase, wire: tuple[bytes, ...]) -> None:
+    # Long enough for whoever waits without end to be noticed, and not for ever.
+    with contextlib.suppress(OSError):
+        for part in itertools.islice(itertools.cycle(wire), 400):
+            stream.write(part)
+            time.sleep(0.05)
+
+
 @contextmanager
 def chat_server(script: Script, *, path: str = "/v1/chat/completions") -> Iterator[ChatServer]:
     state = ChatServer(script)
@@ -71,8 +84,9 @@ def chat_server(script: Script, *, path: str = "/v1/chat/completions") -> Iterat
             state.asked.append(request)
             state.headers.append({name.lower(): value for name, value in self.headers.items()})
             reply = state.script(request) if self.path == path else Reply({"error": "path"}, 404)
-            if reply.hang_up:
+            if reply.hang_up or reply.wire:
                 self.close_connection = True
+                _repeat(self.wfile, reply.wire)
                 return
             body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             self.send_response(reply.status)

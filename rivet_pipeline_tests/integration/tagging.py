@@ -12,12 +12,16 @@ from rivet_pipeline.db.stale import announce_refinement
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.stages import StageReport
 from rivet_pipeline.tags import propose as stage
-from rivet_pipeline.tags.literals import read_literal
+from rivet_pipeline.tags.literals import Literal, read_literal
 from rivet_pipeline.tags.propose import TagReport, propose_tags
-from rivet_pipeline.tags.types import Proposal, TagAnswer, TagRequest
+from rivet_pipeline.tags.read import list_tags
+from rivet_pipeline.tags.types import Proposal, Tag, TagAnswer, TagRequest
 from rivet_pipeline_tests.integration.memory_rows import add_summary
 
 Row = dict[str, Any]
+
+ALL: Any = ("suggested", "accepted", "rejected")
+CACHING = Literal("topic", "caching")
 
 #: Enough words for a leaf to be tagged.
 WORDS = (
@@ -92,3 +96,16 @@ def standing(connection: Connection) -> set[tuple[str, str, str]]:
     """What stands: (kind, literal, status)."""
     found = rows(connection, "SELECT entity_kind, tag_key || ':' || tag_value AS tag, status FROM ros_tags")
     return {(row["entity_kind"], row["tag"], row["status"]) for row in found}
+
+
+def tag(connection: Connection, value: str = "caching", kind: str = "conversation") -> Tag:
+    [found] = [
+        one for one in list_tags(connection, key="topic", statuses=ALL) if (one.value, one.entity_kind) == (value, kind)
+    ]
+    return found
+
+
+def has(connection: Connection, conversation: UUID, literal: str) -> bool:
+    key, value = literal.split(":")
+    [row] = rows(connection, "SELECT ros_conversation_has_tag(%s, %s, %s) AS has", conversation, key, value)
+    return bool(row["has"])

@@ -404,6 +404,24 @@ def test_the_key_and_the_task_that_were_set_for_the_agent(agent: Agent) -> None:
     assert (agent.conversation()["active"], str(agent.conversation()["task_id"])) == (False, task)
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_project_is_found_out_where_the_folder_is(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, begun: bool
+) -> None:
+    folder = tmp_path / "copy"
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "config").write_text('[remote "origin"]\n\turl = git@example.org:team/shop.git\n')
+    monkeypatch.setattr("rivet_pipeline.api.routes.capture.planned_settings", lambda settings: {"project": "copy"})
+    monkeypatch.setattr(Settings, "captures_elsewhere", True)
+    if begun:
+        agent.write({**PROMPT, "cwd": str(folder)})
+    agent.call("UserPromptSubmit", prompt="Where do sessions live?", cwd=str(folder), at=time.time() - 1000)
+    agent.work()
+    assert agent.conversation()["settings"]["project"] == "shop"
+    [tag] = agent.connection.execute("SELECT tag_value, source FROM ros_tags WHERE tag_key = 'project'").fetchall()
+    assert tag == {"tag_value": "shop", "source": "rule"}
+
+
 def test_our_own_model_traffic_is_noise(agent: Agent) -> None:
     agent.write(row(1, "user", f"{OWN_TRAFFIC_MARKER}\nSummarise this."))
     agent.call("Stop")

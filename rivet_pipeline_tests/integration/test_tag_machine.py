@@ -99,17 +99,19 @@ class Reviewing(RuleBasedStateMachine):
         before = snapshot(self.connection)
         carried = {one.value for one in count_tags(self.connection)}
         circle = value == into or self.target(into) == value
+        pulled = self.target(value) not in (value, self.target(into))
         try:
             merged = merge_values(self.connection, "topic", value, into, by="ada")
         except InvalidInputError:
             rejected = {one.value for one in list_values(self.connection) if one.status == "rejected"}
-            assert circle or self.target(into) in rejected
+            assert circle or pulled or self.target(into) in rejected
             assert snapshot(self.connection) == before
             return
         except NotFoundError:
             assert value not in {one.value for one in list_values(self.connection)}
             return
         assert not circle
+        assert not pulled
         assert self.target(value) == merged.into
         after = {one.value for one in count_tags(self.connection)}
         assert value not in after

@@ -23,7 +23,6 @@ from rivet_pipeline.tags.read import (
     tags_of_conversations,
 )
 from rivet_pipeline.tags.review import Item, add_tag, decide, decide_literal, find_conversation, suggest_removal
-from rivet_pipeline.tags.types import Tag
 from rivet_pipeline.tags.vocabulary import (
     Entry,
     accepted_vocabulary,
@@ -33,10 +32,17 @@ from rivet_pipeline.tags.vocabulary import (
     upsert_value,
 )
 from rivet_pipeline_tests.integration.memory_rows import add_conversation
-from rivet_pipeline_tests.integration.tagging import ScriptedTagger, leaf, rows, standing, tag_all
-
-ALL: Any = ("suggested", "accepted", "rejected")
-CACHING = Literal("topic", "caching")
+from rivet_pipeline_tests.integration.tagging import (
+    ALL,
+    CACHING,
+    ScriptedTagger,
+    has,
+    leaf,
+    rows,
+    standing,
+    tag,
+    tag_all,
+)
 
 
 @pytest.fixture
@@ -46,19 +52,6 @@ def session(connection: Connection, pool: Pool) -> UUID:
     leaf(connection, conversation)
     tag_all(pool, ScriptedTagger(["topic:caching", "topic:redis"]))
     return conversation
-
-
-def tag(connection: Connection, value: str = "caching", kind: str = "conversation") -> Tag:
-    [found] = [
-        one for one in list_tags(connection, key="topic", statuses=ALL) if (one.value, one.entity_kind) == (value, kind)
-    ]
-    return found
-
-
-def has(connection: Connection, conversation: UUID, literal: str) -> bool:
-    key, value = literal.split(":")
-    [row] = rows(connection, "SELECT ros_conversation_has_tag(%s, %s, %s) AS has", conversation, key, value)
-    return bool(row["has"])
 
 
 # --- decisions ---
@@ -395,6 +388,34 @@ def test_chains_stay_flat_and_circles_are_refused(connection: Connection, sessio
     with pytest.raises(InvalidInputError, match="rejected"):
         merge_values(connection, "topic", "c", "d", by="ada")
     assert merge_values(connection, "topic", "caching", "a", by="ada").into == "c"
+
+
+def test_an_alias_is_not_merged_away_from_its_tags(connection: Connection, session: UUID) -> None:
+    merge_values(connection, "topic", "caching", "cache", by="ada")
+    with pytest.raises(InvalidInputError, match="merged into cache"):
+        merge_values(connection, "topic", "caching", "redis", by="ada")
+    assert merge_values(connection, "topic", "caching", "cache", by="ada").decision is None
+
+
+def test_a_merge_stays_within_its_key(connection: Connection, session: UUID) -> None:
+    add_tag(connection, "conversation", session, Literal("project", "shop"), by="ada")
+    with pytest.raises(InvalidInputError, match="another key"):
+        merge_values(connection, "topic", "caching", "project:shop", by="ada")
+    assert merge_values(connection, "topic", "caching", "std:cache", by="ada").into == "std:cache"
+
+
+def test_rejecting_a_value_by_describing_it_rejects_its_suggestions_too(connection: Connection, session: UUID) -> None:
+    upsert_value(connection, CACHING, by="ada", status="rejected", description="Too general")
+    assert tag(connection).status == tag(connection, kind="summary").status == "rejected"
+    undo(connection, read_log(connection)[0].decision, by="ada")
+    assert tag(connection).status == "suggested"
+
+
+def test_describing_a_value_leaves_what_was_decided_of_it(connection: Connection, session: UUID) -> None:
+    upsert_value(connection, CACHING, by="ada", status="rejected")
+    described = upsert_value(connection, CACHING, by="bea", description="Too general")
+    assert (described.status, described.decided_by, described.description) == ("rejected", "ada", "Too general")
+    assert upsert_value(connection, CACHING, by="bea").status == "accepted"
 
 
 # --- several reviewers at once ---

@@ -125,6 +125,8 @@ def test_the_vocabulary_is_edited_and_merged(api: Api) -> None:
     assert (merged["from"], merged["into"], merged["moved"], merged["dropped"]) == ("caching", "cache", 2, 0)
     refused = api.post("/taxonomy/merge", {"key": "topic", "from": "cache", "into": "caching"}, 400)
     assert "circle" in refused["detail"]
+    described = {"key": "topic", "value": "topic: Cache", "description": "Answers that are kept"}
+    assert api.post("/taxonomy", described)["state"] == "accepted"
     decided = api.post("/taxonomy/decide", {"entries": [{"key": "topic", "value": "redis", "state": "rejected"}]})
     assert decided["changed"] == 1
     values = {one["value"]: (one["state"], one["aliasOf"]) for one in api.get("/taxonomy", key="topic")["values"]}
@@ -250,11 +252,13 @@ def test_the_tool_reads_and_decides(api: Api) -> None:
     assert api.tool(action="lookup", session_keys=["claude-code:1", "none:1"]) == (
         "claude-code:1: project:shop, topic:caching, topic:redis?\nnone:1: no tags"
     )
+    assert api.tool(action="lookup", session_keys="none:1") == "none:1: no tags"
     assert api.tool(action="counts", key="topic") == "1 topic:caching"
-    assert "1 of 1 changed" in api.tool(action="add", session_key="claude-code:1", tag="topic:new")
+    added = api.tool(action="add", session_key="claude-code:1", tag="Topic\uff1aNew")
+    assert added.startswith("topic:new is accepted. 1 of 1 changed")
     assert "topic:new [accepted/person]" in api.tool(action="list", tag="topic:new")
     assert "topic:caches is accepted" in api.tool(action="taxonomy_upsert", tag="topic:caches", description="Kept")
-    merged = api.tool(action="taxonomy_merge", key="topic", from_value="caching", into="caches")
+    merged = api.tool(action="taxonomy_merge", key="topic", from_value="topic:caching", into="topic:caches")
     assert merged.startswith("topic:caching now means topic:caches: 2 tags moved")
     decision = merged.rpartition("decision ")[2].rstrip(").")
     assert api.tool(action="undo", decision=decision).startswith("Undone: ")

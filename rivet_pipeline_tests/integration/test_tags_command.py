@@ -112,8 +112,10 @@ def test_nobody_s_decision_is_overturned_unseen(tags: Run, session: UUID, connec
 
 def test_a_decided_value_is_not_overturned_unseen(tags: Run, session: UUID) -> None:
     assert tags("value", "topic:redis", "--state", "rejected", "--by", "ada").code == 0
-    refused = tags("value", "topic:redis", "--description", "A store", "--by", "bob")
+    refused = tags("value", "topic:redis", "--by", "bob")
     assert (refused.code, "topic:redis was rejected by ada" in refused.err) == (1, True)
+    described = tags("value", "topic:redis", "--description", "A store", "--by", "bob")
+    assert (described.code, described.out.strip()) == (0, "topic:redis is rejected.")
     assert tags("value", "topic:redis", "--by", "bob", "--overturn").code == 0
     assert tags("value", "topic:redis", "--state", "rejected", "--by", "cleo").code == 1
     assert tags("value", "topic:redis", "--state", "rejected", "--by", "cleo", "--overturn").code == 0
@@ -126,6 +128,20 @@ def test_a_literal_is_never_cut_however_narrow_the_terminal(tags: Run, session: 
     tags("value", literal, "--description", "A value whose description is long too")
     for call in (("list",), ("values",), ("counts",), ("lookup", KEY), ("log",), ("pending",)):
         assert literal in tags(*call, COLUMNS="40").out, call
+
+
+def test_a_line_of_the_log_keeps_who_and_when_on_a_narrow_terminal(tags: Run, session: UUID) -> None:
+    tags("add", "topic:billing", "--session", KEY, "--by", "ada lovelace")
+    line = next(one for one in tags("log", COLUMNS="60").out.splitlines() if "topic:billing" in one)
+    assert "ada lovelace" in line
+    assert " CET " in line
+
+
+def test_merging_takes_the_whole_literal_and_refuses_another_key(tags: Run, session: UUID) -> None:
+    tags("add", "project:shop", "--session", KEY)
+    assert tags("merge", "topic:caching", "project:shop").code == 2
+    assert "now means cache:" in tags("merge", "topic:caching", "Topic\uff1aCache").out
+    assert "Nothing changed." in tags("merge", "topic:caching", "cache").out
 
 
 def test_the_vocabulary_at_the_terminal(tags: Run, session: UUID) -> None:

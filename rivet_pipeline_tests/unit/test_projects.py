@@ -33,6 +33,10 @@ def repository(folder: Path, url: str | None = None, *, config: str | None = Non
         "ssh://git@example.org:2222/~ada/shop.git",
         "/srv/git/shop.git",
         "../shop.git/",
+        "/srv/code/shop/.git",
+        "../shop/.git/",
+        "/media/stick/shop.bundle",
+        "codecommit::eu-west-1://shop",
         r"C:\repos\shop.git",
         '"https://example.org/team/shop.git" ; the main one',
     ],
@@ -51,6 +55,8 @@ def test_the_remotes_name_wins_in_any_spelling(tmp_path: Path, url: str) -> None
         '[remote "upstream"]\n\turl = https://example.org/team/other.git\n',
         '[remote "origin"]\n\turl =\n',
         '[remote "origin"]\n\turl = /\n',
+        '[remote "origin"]\n\turl = .git\n',
+        '[remote "origin"]\n\turl = https://example.org:8443/\n',
         "\x00\ufffd[[[",
         "x" * 300_000,
     ],
@@ -88,6 +94,39 @@ def test_worktrees_and_submodules_as_git_makes_them(tmp_path: Path) -> None:
     assert project_of(str(tmp_path / "elsewhere" / "feature")) == "storefront"
 
 
+def test_a_name_is_taken_out_of_an_address_as_people_read_it(tmp_path: Path) -> None:
+    folder = repository(tmp_path / "copy", "https://dev.example.org/ada/My%20Team/_git/My%20Shop")
+    assert project_of(str(folder)) == "My Shop"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_repositories_without_a_working_copy_as_git_makes_them(tmp_path: Path) -> None:
+    def git(folder: Path, *arguments: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+
+    main, store, inside = tmp_path / "shop", tmp_path / "store.git", tmp_path / "hub" / ".bare"
+    main.mkdir()
+    git(main, "init", "-q")
+    git(main, "commit", "-q", "--allow-empty", "-m", "first")
+    git(tmp_path, "clone", "-q", "--bare", str(main), str(inside))
+    git(inside, "remote", "remove", "origin")
+    (tmp_path / "hub" / ".git").write_text("gitdir: ./.bare\n")
+    git(tmp_path / "hub", "worktree", "add", "-q", str(tmp_path / "hub" / "feature"))
+    git(tmp_path, "init", "-q", "--bare", str(store))
+    assert {project_of(str(tmp_path / "hub" / part)) for part in ("", "feature", ".bare/refs")} == {"hub"}
+    assert {project_of(str(store / part)) for part in ("", "refs")} == {"store"}
+    assert {project_of(str(main / ".git" / part)) for part in ("", "hooks")} == {"shop"}
+
+
+def test_a_worktree_whose_main_repository_is_gone_keeps_its_name(tmp_path: Path) -> None:
+    for number, pointer in enumerate(["/nowhere/shop/.git", "../shop/.git", "/nowhere/shop.git", "C:/work/shop/.git"]):
+        folder = tmp_path / f"feature-{number}"
+        folder.mkdir()
+        (folder / ".git").write_text(f"gitdir: {pointer}/worktrees/feature\n")
+        assert project_of(str(folder)) == "shop"
+
+
 def test_a_folder_without_git_is_its_own_project(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     assert project_of(str(tmp_path / "notes")) == "notes"
@@ -105,7 +144,8 @@ def test_a_folder_that_is_gone_keeps_its_name(tmp_path: Path) -> None:
     [
         "", " ", "/", "//", "/..", ".", "..", "shop", "./shop", "~", "~/shop", "ssh://host/shop", "//server/share/shop",
         r"\\server\share\shop", "C:\\", r"C:\Users\Ada", r"C:relative", "/home/ada", "/Users/ada/", "/home", "/root",
-        "/a\x00b", "/" + "x" * 5000,
+        "/a\x00b", "/" + "x" * 5000, "/tmp", "/tmp/", "/var/tmp", "/private/tmp", "/mnt/c", "/mnt/c/Users/ada",
+        "/c/Users/ada", "/cygdrive/d/Users/ada/", "/export/home/ada", "/srv/half-\ufffd",
     ],
 )  # fmt: skip
 def test_what_is_no_project(cwd: str) -> None:
@@ -123,7 +163,7 @@ def test_a_home_is_no_project_even_with_a_repository_of_its_own(
 
 
 def test_damaged_pointers_fall_back_to_the_folder(tmp_path: Path) -> None:
-    for number, pointer in enumerate(["", "nonsense", "gitdir: /nowhere/.git/worktrees/x", "gitdir: \x00"]):
+    for number, pointer in enumerate(["", "nonsense", "gitdir: /nowhere/.git/modules/x", "gitdir: \x00"]):
         folder = tmp_path / f"copy-{number}"
         folder.mkdir()
         (folder / ".git").write_text(pointer)

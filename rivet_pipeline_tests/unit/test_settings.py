@@ -94,3 +94,18 @@ def test_a_token_that_no_header_can_carry_is_refused_and_what_stands_around_it_g
     kept = Settings.model_validate({"RIVETOS_API_TOKEN": " long random text\n"}).api_token
     assert kept is not None
     assert kept.get_secret_value() == "long random text"
+
+
+@pytest.mark.parametrize(
+    ("url", "elsewhere"),
+    [
+        (None, False),
+        ("http://127.0.0.1:5174", False),
+        ("http://localhost:5174/", False),
+        ("http://[::1]:5174", False),
+        ("https://memory.example.org", True),
+        ("http://10.0.0.2:5174", True),
+    ],
+)
+def test_it_is_known_whether_captures_go_to_another_machine(url: str | None, elsewhere: bool) -> None:
+    assert Settings(api_url=url).captures_elsewhere is elsewhere

@@ -37,6 +37,11 @@ def test_the_shapes_that_models_answer_in() -> None:
     assert (proposal.display, proposal.confidence, proposal.reason) == ("Connection Pooling", 0.7, "in the title")
 
 
+def test_a_value_with_its_own_key_before_it_is_the_value() -> None:
+    [found] = read_proposals([{"key": "topic", "value": "Topic: Web Sockets"}])
+    assert (str(found.literal), found.display) == ("topic:web-sockets", "Web Sockets")
+
+
 def test_unsound_entries_are_left_out_and_the_others_kept() -> None:
     assert tags(
         [

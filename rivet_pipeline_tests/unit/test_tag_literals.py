@@ -15,6 +15,7 @@ from rivet_pipeline.tags.literals import (
     display_of,
     read_key,
     read_literal,
+    read_pair,
     read_value,
     tag_text,
 )
@@ -80,6 +81,21 @@ def test_a_literal_is_parted_at_its_first_colon(key: str, value: str) -> None:
         literal = read_literal(f"{key.upper()}{colon}{value}")
         assert literal == Literal(read_key(key), spelled)
         assert read_literal(str(literal)) == literal
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ("caching", "caching"),
+        ("topic:caching", "caching"),
+        ("Topic\uff1a Web  Sockets", "web-sockets"),
+        ("std:cache", "std:cache"),
+        ("topic: ", "topic:"),
+        ("topic:topic:x", "topic:x"),
+    ],
+)
+def test_a_value_may_be_given_with_its_own_key_before_it(typed: str, value: str) -> None:
+    assert read_pair("topic", typed) == Literal("topic", value)
 
 
 @pytest.mark.parametrize("text", ["", "topic", ":", "topic:", ":caching", "topic: / ", "\u200b:x", "x" * 9000])

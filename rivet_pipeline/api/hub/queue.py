@@ -154,6 +154,12 @@ def read_marks(marks: Iterable[str], verdict: Verdict) -> Chosen:
     return chosen
 
 
+def count_settled(marks: Iterable[str], failed: Iterable[UUID | None]) -> int:
+    """How many of the things that a form names were decided in every row."""
+    names = {str(one) for one in failed}
+    return sum(not any(name in mark for name in names) for mark in set(marks))
+
+
 _TAG_DECISIONS: dict[tuple[str, Verdict], Literal["accepted", "rejected", "removed", "kept"]] = {
     ("tag", "accept"): "accepted",
     ("tag", "reject"): "rejected",

@@ -15,6 +15,7 @@ from rivet_pipeline.api.hub.queue import (
     Done,
     Undo,
     Verdict,
+    count_settled,
     group,
     read_marks,
     read_trail,
@@ -92,16 +93,18 @@ def decide(page: FromHub, form: CheckedForm) -> Response:
         changed = tuple(outcome.id for outcome in patches if outcome.changed)
         problems = [item.problem for item in tags.items if item.problem]
         problems += [outcome.problem for outcome in patches if outcome.problem]
-        settled = len(marks) - len(problems)
+        failed = [item.id for item in tags.items if item.problem] + [one.id for one in patches if one.problem]
         said = " ".join(
             [
-                f"{_DID[verdict]} {max(settled, 0)}.",
+                f"{_DID[verdict]} {count_settled(marks, failed)}.",
                 *(f"{problem[:1].upper()}{problem[1:]}." for problem in problems[:2]),
             ]
         )
         undo = Undo(tags.decision, changed, verdict)
         if undo.marks():
-            names = [str(item.tag.literal) for item in tags.items if item.tag is not None and item.outcome == "changed"]
+            rows = [item.tag for item in tags.items if item.tag is not None and item.outcome == "changed"]
+            # A tag of a session and of its summaries is one thing here.
+            names = [literal for literal, _ in dict.fromkeys((str(row.literal), row.conversation_id) for row in rows)]
             names += ["a patch of the wiki"] * len(changed)
             trail = trail_after(trail, Done(f"{_DID[verdict]} {_names(names)}", undo))
     return _after(page, form, said, trail)

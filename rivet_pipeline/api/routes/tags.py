@@ -38,7 +38,7 @@ from rivet_pipeline.api.tag_models import (
 )
 from rivet_pipeline.api.tools import SMALL_BODY
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.tags.literals import Literal, read_key, read_value, typed_value
+from rivet_pipeline.tags.literals import read_key, read_pair, typed_value, without_key
 from rivet_pipeline.tags.log import read_log, undo
 from rivet_pipeline.tags.read import count_tags, list_tags, lookup_sessions, read_pending
 from rivet_pipeline.tags.review import Item, add_tag, decide, find_conversation, suggest_removal
@@ -73,7 +73,7 @@ def list_of_tags(query: Annotated[TagsQuery, Query()], resources: FromApp) -> Ta
             entity_id=query.entity_id,
             conversation_id=query.conversation_id,
             key=_key(query.key),
-            value=None if query.value is None else read_value(query.value),
+            value=None if query.key is None or query.value is None else read_pair(query.key, query.value).value,
             statuses=read_states(query.state) or ("suggested", "accepted"),
             limit=query.limit,
         )
@@ -126,7 +126,7 @@ def add(body: AddBody, resources: FromApp) -> DecidedAnswer:
 
 
 def _shown(body: AddBody) -> str:
-    return body.value or typed_value(body.tag or "")
+    return typed_value(body.tag) if body.tag is not None else without_key(body.value or "", body.literal.key)
 
 
 @router.post("/decide", summary="Accept or reject tags", dependencies=_WRITE)
@@ -160,7 +160,7 @@ def lookup(body: LookupBody, resources: FromApp) -> LookupAnswer:
 @router.post("/taxonomy", summary="Put a value into the vocabulary", dependencies=_WRITE)
 def upsert(body: ValueBody, resources: FromApp) -> ValueAnswer:
     """Adds a value, or changes how it is shown, described or judged."""
-    literal = Literal(read_key(body.key), read_value(body.value))
+    literal = read_pair(body.key, body.value)
     with resources.connection() as connection:
         value = upsert_value(
             connection,
@@ -176,7 +176,7 @@ def upsert(body: ValueBody, resources: FromApp) -> ValueAnswer:
 @router.post("/taxonomy/decide", summary="Accept or reject values", dependencies=_WRITE, responses=NOT_FOUND)
 def decide_vocabulary(body: ValueDecisions, resources: FromApp) -> DecidedAnswer:
     """Decides about values. A rejected one is not proposed any more, and what was suggested of it is rejected too."""
-    entries = [Entry(Literal(read_key(one.key), read_value(one.value)), one.state, one.seen) for one in body.entries]
+    entries = [Entry(read_pair(one.key, one.value), one.state, one.seen) for one in body.entries]
     with resources.connection() as connection:
         return decided_answer(decide_values(connection, entries, by=body.decided_by))
 
@@ -184,9 +184,10 @@ def decide_vocabulary(body: ValueDecisions, resources: FromApp) -> DecidedAnswer
 @router.post("/taxonomy/merge", summary="Make one value mean another", dependencies=_WRITE, responses=NOT_FOUND)
 def merge(body: MergeBody, resources: FromApp) -> MergedAnswer:
     """Re-points every tag of a value and leaves the value behind as an alias."""
-    key, value, into = read_key(body.key), read_value(body.value, field="from"), read_value(body.into, field="into")
+    source, into = read_pair(body.key, body.value, field="from"), read_pair(body.key, body.into, field="into")
     with resources.connection() as connection:
-        return MergedAnswer.model_validate(merge_values(connection, key, value, into, by=body.decided_by))
+        merged = merge_values(connection, source.key, source.value, into.value, by=body.decided_by)
+    return MergedAnswer.model_validate(merged)
 
 
 @router.post("/undo", summary="Undo a decision", dependencies=_WRITE, responses=NOT_FOUND)

@@ -24,7 +24,7 @@ from rivet_pipeline.api.tools.surface import (
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.models.tokens import byte_tokens
-from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_value
+from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_pair
 from rivet_pipeline.tags.log import undo
 from rivet_pipeline.tags.read import count_tags, list_tags, lookup_sessions, read_pending
 from rivet_pipeline.tags.review import Item, add_tag, decide, find_conversation, suggest_removal
@@ -72,6 +72,11 @@ def _reading(value: object) -> object:
     return value
 
 
+def _listed(value: object) -> object:
+    """A list where one text stands for it."""
+    return [value] if isinstance(value, str) else value
+
+
 class ReadTagsArguments(Arguments):
     """The arguments of memory_tags where it only reads."""
 
@@ -87,7 +92,7 @@ class ReadTagsArguments(Arguments):
     tag: OptionalText = Field(None, description="list: only this `key:value`.")
     key: OptionalText = Field(None, description="list, counts, taxonomy: only this key.")
     state: OptionalText = Field(None, description="list, lookup, taxonomy: states, with commas between.")
-    session_keys: Annotated[list[str], lenient([])] = Field(
+    session_keys: Annotated[list[str], BeforeValidator(_listed), lenient([])] = Field(
         default_factory=list, max_length=500, description="lookup: session keys."
     )
     limit: Annotated[int | None, lenient()] = Field(None, ge=1, le=1000)
@@ -109,7 +114,7 @@ class TagsArguments(ReadTagsArguments):
         description="decide: accepted, rejected, removed or kept. taxonomy_upsert and taxonomy_decide: accepted, "
         "suggested or rejected. list, lookup, taxonomy: states with commas between.",
     )
-    ids: Annotated[list[UUID], lenient([])] = Field(
+    ids: Annotated[list[UUID], BeforeValidator(_listed), lenient([])] = Field(
         default_factory=list, max_length=1000, description="decide, suggest_removal: ids of tags."
     )
     seen: Annotated[list[int], lenient([])] = Field(
@@ -244,11 +249,17 @@ def _decided(decided: Decided) -> str:
 def _add(connection: Connection, arguments: TagsArguments, by: str) -> str:
     literal = _needed_literal(arguments)
     if arguments.summary_id is not None:
-        return _decided(add_tag(connection, "summary", arguments.summary_id, literal, by=by))
+        return _added(add_tag(connection, "summary", arguments.summary_id, literal, by=by))
     if arguments.session_key is None:
         raise InvalidInputError("session_key", "or summary_id is needed for add")
     conversation = find_conversation(connection, arguments.session_key, arguments.agent)
-    return _decided(add_tag(connection, "conversation", conversation, literal, by=by))
+    return _added(add_tag(connection, "conversation", conversation, literal, by=by))
+
+
+def _added(decided: Decided) -> str:
+    """With the tag as it stands: what was merged is added as what it means now."""
+    told = ", ".join(f"{item.tag.literal} is {item.tag.status}" for item in decided.items if item.tag)
+    return f"{told}. {_decided(decided)}"
 
 
 def _suggest_removal(connection: Connection, arguments: TagsArguments, by: str) -> str:
@@ -263,30 +274,26 @@ def _upsert(connection: Connection, arguments: TagsArguments, by: str) -> str:
         _needed_literal(arguments),
         by=by,
         description=arguments.description,
-        status=_status(arguments, "accepted"),
+        status=None if arguments.state is None else _status(arguments),
     )
     return f"{value.key}:{value.value} is {value.status} (revision {value.revision})."
 
 
 def _decide_value(connection: Connection, arguments: TagsArguments, by: str) -> str:
     seen = arguments.seen[0] if arguments.seen else None
-    entry = Entry(_needed_literal(arguments), _status(arguments, None), seen)
+    entry = Entry(_needed_literal(arguments), _status(arguments), seen)
     return _decided(decide_values(connection, [entry], by=by))
 
 
 def _merge(connection: Connection, arguments: TagsArguments, by: str) -> str:
     if arguments.key is None or arguments.from_value is None or arguments.into is None:
         raise InvalidInputError("key", "with from_value and into are needed for taxonomy_merge")
-    merged = merge_values(
-        connection,
-        read_key(arguments.key),
-        read_value(arguments.from_value, field="from_value"),
-        read_value(arguments.into, field="into"),
-        by=by,
-    )
+    source = read_pair(arguments.key, arguments.from_value, field="from_value")
+    into = read_pair(arguments.key, arguments.into, field="into")
+    merged = merge_values(connection, source.key, source.value, into.value, by=by)
     return (
         f"{merged.key}:{merged.value} now means {merged.key}:{merged.into}: {merged.moved} tags moved, "
-        f"{merged.dropped} gave way (decision {merged.decision})."
+        f"{merged.dropped} gave way ({f'decision {merged.decision}' if merged.decision else 'nothing changed'})."
     )
 
 
@@ -303,8 +310,8 @@ def _needed_literal(arguments: TagsArguments) -> Literal:
     return read_literal(arguments.tag)
 
 
-def _status(arguments: TagsArguments, default: Status | None) -> Status:
-    states = read_states(arguments.state) or ([] if default is None else [default])
+def _status(arguments: TagsArguments) -> Status:
+    states = read_states(arguments.state) or []
     if len(states) != 1:
         raise InvalidInputError("state", "must be accepted, suggested or rejected")
     return states[0]

@@ -76,6 +76,30 @@ def test_tags_are_decided_one_or_many_and_taken_back(own: tuple[httpx.Client, Hu
     assert sorted(statuses(connection).values()).count("suggested") == 10
 
 
+def test_a_tag_in_several_places_is_one_thing(own: tuple[httpx.Client, HubStore, Connection]) -> None:
+    client, _, connection = own
+    for literal in LITERALS[:2]:
+        connection.execute(
+            """
+            INSERT INTO ros_tags (entity_kind, entity_id, conversation_id, tag_key, tag_value, status, source,
+                                  proposed_by)
+            SELECT 'summary', (SELECT id FROM ros_summaries LIMIT 1), conversation_id, tag_key, tag_value, 'suggested',
+                   'model', 'tagger-1'
+            FROM ros_tags WHERE tag_key || ':' || tag_value = %s
+            """,
+            [literal],
+        )
+    read = page(client, "/hub/review")
+    token, chosen = form_token(read), [marks(read, literal)[0] for literal in LITERALS[:3]]
+    assert [mark.count(".") for mark in chosen] == [2, 2, 1]
+    answer = client.post("/hub/review", data={"form_token": token, "accept": chosen[0]})
+    assert "Accepted 1." in answer.text
+    answer = client.post("/hub/review", data={"form_token": token, "accept": chosen[2], "trail": trail(answer)})
+    assert f"Accepted {LITERALS[0]}" in Reader(answer.text).words
+    answer = client.post("/hub/review", data={"form_token": token, "reject": "chosen", "item": chosen[:2]})
+    assert "Rejected 1. It has changed since" in answer.text
+
+
 def test_decisions_are_taken_back_one_by_one_in_any_order(own: tuple[httpx.Client, HubStore, Connection]) -> None:
     client, _, connection = own
     read = page(client, "/hub/review")

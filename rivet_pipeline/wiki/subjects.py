@@ -1,7 +1,8 @@
 """Finds what a session is about in its title: the noun phrases, and of them the one that its text is about. Pure.
 
-There is no grammar here, only lists of the words at which a noun phrase ends, in English and German; a title in another
-language is cut at its signs alone.
+There is no grammar here, only lists of the words at which a noun phrase ends, in English, German, Spanish, French,
+Italian and Portuguese; a Japanese title ends where its subject is marked. One in another language is cut at its signs
+alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, NUMBERED, STOP_WORDS
+from rivet_pipeline.summaries.titles import ARTICLES, FUNCTION_WORDS, without_elisions, without_order
 from rivet_pipeline.wiki.names import fold, is_subject, stem, tidy_title, title_terms
 
 _WORDS = files(__package__)
@@ -21,6 +23,7 @@ _BOUNDARIES = (
     frozenset(_WORDS.joinpath("boundary_words.txt").read_text(encoding="utf-8").split())
     | STOP_WORDS
     | HEADER_STOP_WORDS
+    | FUNCTION_WORDS
 )
 
 #: Words that alone name no subject: of which of all the releases, plans and bugs is one to speak?
@@ -34,8 +37,10 @@ _KEPT = frozenset(
 #: Boundaries that begin many a name of things.
 _HEADS = frozenset({"order", "code"})
 
-_ARTICLES = frozenset(["the", "a", "an", "das", "der", "die", "dem", "den", "el", "la", "los", "las", "un", "una"])
-
+#: What of a title in a script without spaces is said of its subject: what stands behind the mark of a case.
+_MARKED = re.compile(
+    r"\A(?P<subject>.*?[^\u3040-\u309f\s])(?:を|が|は|について|に関する)(?=[^\u3040-\u309f\s])(?=.{2})", re.DOTALL
+)
 #: What only says that something was done about the subject, in a script without spaces.
 _ABOUT = re.compile(r"(?<=.)の(?:変更|修正|問題|追加|対応|更新|件|相談)\Z")
 _HIRAGANA = re.compile(r"[\u3040-\u309f]+")
@@ -54,11 +59,15 @@ _ASIDE = frozenset(
 _ENDED = frozenset(["dropping", "removing", "replacing", "retiring", "abandoning"])
 
 #: Joins a phrase to the name behind it.
-_LINKS = frozenset({"of", "on", "for", "to", "in", "de", "del"})
+_LINKS = frozenset(
+    """of on for to in de del du di da do about für über por para pour sur sobre per su""".split()  # noqa: SIM905
+)
 #: Those without which the phrase before them is none.
-_GENITIVES = frozenset({"of", "de", "del"})
-#: The one without which a common word before it is none: a menu for whom?
-_PURPOSE = "for"
+_GENITIVES = frozenset({"of", "de", "del", "du", "di", "da", "do"})
+#: Those without which a common word before them is none: a menu for whom?
+_PURPOSES = frozenset({"for", "für", "pour", "para", "per"})
+#: Those behind which the subject stands when a common word is before them: notes about what?
+_TOPICS = frozenset({"about", "über", "sur", "sobre", "su"})
 _POSSESSIVE = re.compile(r"\A[A-Z][\w-]*['\u2019]s\Z")
 
 _SIGNS = r":;,!?()\[\]{}<>«»\"\u201c\u201d\u201e|\u2013\u2014\u2192"
@@ -96,6 +105,11 @@ class Chunk:
         return all(word.casefold() in _GENERIC or stem(word.casefold()) in _GENERIC for word in self.words)
 
     @property
+    def headless(self) -> bool:
+        """Whether its last word names nothing by itself: a plan, a review."""
+        return stem(self.words[-1].casefold()) in _GENERIC
+
+    @property
     def named(self) -> bool:
         """Whether it holds a name: a capital that no sentence begins with, a digit, a sign inside."""
         return any(
@@ -119,14 +133,14 @@ def chunks(title: str) -> list[Chunk]:
         link = after if after in _LINKS and found and not found[-1].aside else None
         before = after
 
-    tokens = _TOKEN.findall(title)
+    tokens = _TOKEN.findall(without_order(without_elisions(title)))
     for place, token in enumerate(tokens):
         word = token.strip(".'\u2019`*_~-")
         lower = word.casefold()
         if not word or _SIGN.match(token) or _ADDRESS.search(token):
             close()
         elif _is_boundary(lower, first=not current) and not _belongs_to_it(tokens, place, current, link):
-            if lower in _ARTICLES and not current:
+            if lower in ARTICLES and not current:
                 continue
             close(lower)
         elif _NUMBER.match(word):
@@ -147,7 +161,7 @@ def _belongs_to_it(tokens: Sequence[str], place: int, current: Sequence[str], li
     word = tokens[place]
     if word.casefold() in _HEADS:
         return _joins(tokens, place)
-    whose = not current and link == _PURPOSE and _POSSESSIVE.match(word) is not None
+    whose = not current and link in _PURPOSES and _POSSESSIVE.match(word) is not None
     return whose and word.casefold()[:-2] not in _BOUNDARIES
 
 
@@ -195,7 +209,8 @@ def subject_of(
             subject.
         names: Names that the text speaks of more than once, the most frequent first.
     """
-    phrases = [chunk for chunk in chunks(title) if any(map(str.isalpha, chunk.text))]
+    marked = _MARKED.match(title)
+    phrases = [chunk for chunk in chunks(marked["subject"] if marked else title) if any(map(str.isalpha, chunk.text))]
     if not phrases:
         return None
     spoken = _counts(body)
@@ -210,7 +225,7 @@ def subject_of(
         text = _within(title, text, phrases[best + 1 :], names)
     if text is not None:
         text = _ABOUT.sub("", text)
-    if text is None or not is_subject(text):
+    if text is None or not is_subject(text) or _is_lone(text, title, body):
         return None
     used = set(title_terms(text))
     others = tuple(chunk.text for chunk in phrases if not used & set(title_terms(chunk.text)) and not chunk.generic)
@@ -258,14 +273,36 @@ def _is_common(word: str, body: str) -> bool:
     return word[1:].islower() and re.search(rf"(?<=[\w,;] ){re.escape(word)}(?!\w)", body) is None
 
 
+def _is_lone(text: str, title: str, body: str) -> bool:
+    """Whether a phrase is one common word out of a longer title: "group" of what somebody wants done with groups.
+
+    What a sign stands behind is what the title is about, and a name is one wherever it stands.
+    """
+    if " " in text or not text[1:].islower() or not text.isalpha() or not text.isascii():
+        return False
+    head, colon, _ = title.partition(":")
+    before = text in head and len(head.split()) <= _MOST_WORDS if colon else len(title.split()) < _MOST_WORDS
+    behind = rf"(?<!\w){re.escape(text)}\s*(?:[;,(\[|\u2013\u2014]|- |\Z)|: {re.escape(text)}(?!\w)"
+    if before or re.search(behind, title) is not None:
+        return False
+    if text.islower():
+        return _is_common(text[0].upper() + text[1:], body)
+    return title.startswith(text) and re.search(rf"(?<!\w){re.escape(text.lower())}(?!\w)", body) is not None
+
+
 def _whole(phrases: Sequence[Chunk], best: int, spoken: dict[str, int], home: set[str], body: str) -> str | None:
     """The phrase, with the name that makes it a subject where it is none by itself."""
     chunk = phrases[best]
     following = phrases[best + 1] if best + 1 < len(phrases) else None
-    common = following is not None and following.link == _PURPOSE and _is_common(chunk.text, body)
-    short = chunk.generic or (len(chunk.words) == 1 and (len(chunk.text) <= 3 or common))
-    if following is not None and following.link is not None and (short or following.link in _GENITIVES):
-        return f"{chunk.text} {following.link} {following.text}"
+    if following is not None and following.link is not None:
+        lone = len(chunk.words) == 1 and _is_common(chunk.text, body)
+        if following.link in _TOPICS and (lone or chunk.generic) and not following.generic:
+            return following.text
+        short = chunk.generic or (len(chunk.words) == 1 and (len(chunk.text) <= 3))
+        # A plan for what? One of anything else is a name: a backup plan.
+        meant = following.link in _PURPOSES and ((lone and following.link == "for") or (chunk.headless and following.text[:1].isupper()))
+        if short or meant or following.link in _GENITIVES:
+            return f"{chunk.text} {following.link} {following.text}"
     if not chunk.generic:
         return chunk.text
     others = [other for other in phrases if not other.generic and not other.aside]
@@ -279,5 +316,8 @@ def _whole(phrases: Sequence[Chunk], best: int, spoken: dict[str, int], home: se
             _score(other, spoken, set(), first=False),
         ),
     )
+    if len(name.words) > 1 and not name.headless and name is following:
+        # "Incident review: checkout outage": the thing that is reviewed.
+        return name.text
     words = [word for word in chunk.words if word.casefold() not in {"day", "time", "times", "morning"}] or chunk.words
     return f"{name.text} {' '.join(words).lower()}"

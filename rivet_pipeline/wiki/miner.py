@@ -307,7 +307,7 @@ def _finding(text: str, turn: Message, *, opens: bool) -> _Found | None:
             return None
         return _Found("decisions", f"{text} Agreed: \u201c{yes}\u201d", turn.when, 0.85, free=True)
     point = _unaddressed(text)
-    if not stands_alone(point, turn.voice):
+    if not stands_alone(point, turn.voice) or (turn.voice == "system" and POLICY.match(text)):
         return None
     person = turn.voice in {"user", "system"}
     planned = PLANS.search(text) is not None or any(map(DECIDES.search, turn.said))

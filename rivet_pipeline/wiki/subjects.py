@@ -126,11 +126,13 @@ def chunks(title: str) -> list[Chunk]:
 
     def close(after: str = "") -> None:
         nonlocal link, before
+        joins = bool(current)
         if current:
             aside = after in _SPEECH or before in _ASIDE or before in _ENDED
             found.append(Chunk(tuple(current[:_MOST_WORDS]), link, aside=aside))
             current.clear()
-        link = after if after in _LINKS and found and not found[-1].aside else None
+        # "instead of" joins nothing: its "of" does not stand right behind a thing.
+        link = after if joins and after in _LINKS and not found[-1].aside else None
         before = after
 
     tokens = _TOKEN.findall(without_order(without_elisions(title)))

@@ -152,7 +152,9 @@ GUESS_CJK = re.compile(r"たぶん|おそらく|かもしれ|と思います|で
 #: Reports what was just done, which is no state of anything.
 LOGS = re.compile(
     r"\A(?:\S+ ){1,4}(?:is|are) (?:now )?(?:made|written|done|created|installed|merged|green|there|pushed|tagged"
-    r"|up)(?!\w)",
+    r"|up)(?!\w)"
+    r"|\A(?:added|implemented|built|updated|created|removed|renamed|refactored|changed|wrote|installed|fixed)(?= \S+ \S+)"
+    r"|\A\w+ing .{0,80}\bnow\b",
     re.IGNORECASE,
 )
 
@@ -196,7 +198,7 @@ RESERVES = _words(
 
 #: Says that what was said right before is wrong.
 REFUTES = re.compile(
-    r"\A(?:no|nope|wrong|stop|wait|nein|falsch|stimmt nicht|incorrecto|para|non|faux|sbagliato|não|errado|not true|that(?:['\u2019]s| is) (?:wrong|not)"
+    r"\A(?:no|nope|no wait|wrong|stop|wait|nein|falsch|stimmt nicht|incorrecto|para|non|faux|sbagliato|não|errado|not true|that(?:['\u2019]s| is) (?:wrong|not)"
     r"|think again)"
     r"\s*[.!,:;]|can['\u2019]t be (?:it|that|right|the)|\A(?:no|what|nein|qué)\?!|\Aeso no"
     r"|\A(?:no|eso) es (?:así|falso|cierto)|\A違|\Aいいえ|\Aいや",
@@ -253,6 +255,8 @@ COMPLAINS_CJK = re.compile(r"すぎ|動かな|壊れ|落ち|失敗|エラー|で
 BACKWARD = re.compile(
     r"\A(?:it|this|that|they|them|these|those|then|which|he|she|his|her|their|its|there|here|so|also|too|instead"
     r"|otherwise|both|neither|either|one|ones|another|such|first|second|third|none|some|now|next|same|because"
+    r"|(?:check|run|use|create|return|add|make|set|call|read|write|handle|ensure|remove|update|allow|show)s"
+    r" (?:the|an?|if|whether|that|to|`)"
     r"|nothing|everything|all|not|done|fixed|written|ready|expected|better|found|merged|pushed"
     r"|applied|deployed|reasons?|since|i know|you know|and|or|but|hence|thus|left|still|until|if|when|while"
     r"|(?:after|before) (?:the|that|this)|the (?:day|question|mystery)|we have"
@@ -288,11 +292,11 @@ PRONOUN = re.compile(
 #: Orders to whoever works on it: tasks, which are done or not by the time that somebody reads them.
 ORDERS = re.compile(
     r"\A(?:please |and |now |also |so |bitte |por favor,? )*(?:add|answer|apply|ask|assume|begin|bind|build|call|cancel"
-    r"|change|check|choose|clean|commit|continue|convert|create|delete|deploy|do|document|explain|fetch|find|fix|get|give"
+    r"|change|check|choose|clean|commit|confirm|continue|convert|create|delete|deploy|display|do|ensure|document|explain|fetch|find|fix|get|give"
     r"|go|help|implement|install|just|keep going|leave|let(?!['\u2019]s)|list|load|look|make|measure|merge|move|note"
     r"|open|plan|print"
     r"|propose|publish|push|put|read|rehearse|release|remind|remove|rename|replace|report|revert|review|run|say|see|send"
-    r"|show|start|stop|summari[sz]e|switch|take|talk|tell|test|think|time|try|turn|undo|update|wait|write"
+    r"|show|start|stop|summari[sz]e|switch|take|talk|tell|test|think|time|try|turn|undo|update|verify|wait|write"
     r"|mach|schreib|prüf|zeig|schau|lauf|setz|mira|haz|pon|busca|revisa|arregla|cambia|añade|escribe|prueba|dime|explica"
     r"|manda|comprueba|sube|borra|quita|crea"
     r"|füge|erstelle|ändere|korrigiere|lösche|baue|erkläre|starte"
@@ -307,7 +311,7 @@ ORDERS = re.compile(
 #: Whoever speaks of what he himself does or thinks keeps a diary, and states nothing.
 SELF = re.compile(
     r"(?<![\w/])(?:I|I['\u2019](?:ll|d|ve|m)|[Ii]ch|[Yy]o|[Jj]e|[Ee]u)(?![\w/-])|(?<![\w/])[Jj]['\u2019](?=\w)"
-    r"|(?<!\w)me (?:equivoqué|parece)|私"
+    r"|(?<!\w)[Ww]e(?:['\u2019](?:ll|d)| (?:will|need|should|could))(?!\w)|(?<!\w)me (?:equivoqué|parece)|私"
 )
 MINE = re.compile(
     r"(?<![\w/])(?:I|I['\u2019](?:ll|d|ve|m)|my|mine|me|[Ii]ch|mein\w{0,2}|mich|mir|[Yy]o|mi|mis|je|mon|mes|moi|eu|meu|minha|mio"

@@ -12,6 +12,9 @@ from importlib.resources import files
 #: (car, come, or, AI, OS) are left out.
 FUNCTION_WORDS = frozenset(files(__package__).joinpath("function_words.txt").read_text(encoding="utf-8").split())
 
+#: Words that alone name no subject: of which of all the releases, plans and bugs is one to speak?
+GENERIC_WORDS = frozenset(files(__package__).joinpath("generic_words.txt").read_text(encoding="utf-8").split())
+
 ARTICLES = frozenset(
     """the a an das der die dem den el la los las un una le les une des il lo gli uno o os um uma""".split()  # noqa: SIM905
 )

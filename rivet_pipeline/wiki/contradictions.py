@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from uuid import UUID
 
+from rivet_pipeline.summaries.titles import GENERIC_WORDS
 from rivet_pipeline.wiki.names import fold, stem, title_terms
 from rivet_pipeline.wiki.types import LONGEST_CLAIM, Bullet, Section
 
@@ -97,11 +97,11 @@ _SPACE = re.compile(r"[^\w#]+", re.UNICODE)
 #: Words that name nothing by themselves: whoever wants "no rush" ends no rush, and "no data is lost" ends no data.
 _GENERIC = frozenset(
     stem(fold(word))
-    for word in files(__package__).joinpath("generic_words.txt").read_text(encoding="utf-8").split()
-    + """data use usage line file files comment comments rush doubt worry worries need needs keep
-    hold run set day days hour
-    minute second eile zweifel frage sorge änderung änderungen daten prisa preocupación
-    datos uso""".split()  # noqa: SIM905
+    for word in (
+        *GENERIC_WORDS,
+        *"""data use usage line file files comment comments rush doubt worry worries need needs keep hold run set day days
+        hour minute second eile zweifel frage sorge änderung änderungen daten prisa preocupación datos uso""".split(),
+    )
 )
 
 #: A sentence of fewer words than this says too little beside its figures.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, NUMBERED, STOP_WORDS
-from rivet_pipeline.summaries.titles import ARTICLES, FUNCTION_WORDS, without_elisions, without_order
+from rivet_pipeline.summaries.titles import ARTICLES, FUNCTION_WORDS, GENERIC_WORDS, without_elisions, without_order
 from rivet_pipeline.wiki.names import fold, is_subject, stem, tidy_title, title_terms
 
 _WORDS = files(__package__)
@@ -25,9 +25,6 @@ _BOUNDARIES = (
     | HEADER_STOP_WORDS
     | FUNCTION_WORDS
 )
-
-#: Words that alone name no subject: of which of all the releases, plans and bugs is one to speak?
-_GENERIC = frozenset(_WORDS.joinpath("generic_words.txt").read_text(encoding="utf-8").split())
 
 #: Boundaries that are part of many names and end no phrase inside one.
 _KEPT = frozenset(
@@ -102,12 +99,12 @@ class Chunk:
     @property
     def generic(self) -> bool:
         """Whether it names no subject by itself."""
-        return all(word.casefold() in _GENERIC or stem(word.casefold()) in _GENERIC for word in self.words)
+        return all(word.casefold() in GENERIC_WORDS or stem(word.casefold()) in GENERIC_WORDS for word in self.words)
 
     @property
     def headless(self) -> bool:
         """Whether its last word names nothing by itself: a plan, a review."""
-        return stem(self.words[-1].casefold()) in _GENERIC
+        return stem(self.words[-1].casefold()) in GENERIC_WORDS
 
     @property
     def named(self) -> bool:
@@ -190,7 +187,7 @@ def _is_boundary(word: str, *, first: bool) -> bool:
 def telling_terms(title: str) -> list[str]:
     """The words of a page's title that tell it from others; all of them where none does."""
     terms = [part for term in title_terms(title) for part in _HIRAGANA.split(term) if len(part) > 1]
-    return [term for term in terms if term not in _GENERIC and not term.isdigit()] or title_terms(title)
+    return [term for term in terms if term not in GENERIC_WORDS and not term.isdigit()] or title_terms(title)
 
 
 def others_after(title: str) -> list[str]:

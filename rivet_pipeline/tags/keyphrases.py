@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal as OneOf
 
 from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, NUMBERED, STOP_WORDS
@@ -54,6 +54,8 @@ _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 #: A name that a program gives to a thing of three words or more, `days_since_last_invoice`, or a path: it is not about
 #: invoices.
 _IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,}(?!\w)|(?<![\w/])[\w.-]*(?:/[\w.-]+)+")
+#: A letter or a digit of a Latin word, which Japanese may write around without a space.
+_LATIN = r"[A-Za-z0-9_\u00c0-\u024f]"
 _HIRAGANA = re.compile(r"[\u3041-\u309f]+")
 #: Names that folders have in many a project: the word alone speaks of none of them.
 _FOLDERS = frozenset(
@@ -193,13 +195,14 @@ def _phrases(text: _Text, request: TagRequest) -> Iterator[Proposal]:
     found = []
     for place, whole in enumerate(_numbered(title, _title_phrases(title, own))):
         phrase, spoken = _spoken_part(text, whole)
-        value = tag_text(_joined(phrase), 60)
+        value = tag_text(_joined(phrase, title), 60)
         if not spoken or _subject_words() >= {_stem(word) for word in phrase}:
             continue
         labels = place == 0 and label and phrase == whole
         if len(phrase) > 1 or spoken >= _least(phrase[0], title, request.text, labels=labels):
-            found.append((-len(phrase), place, value, spoken))
-    for _, _, value, spoken in sorted(found)[:_MOST_PHRASES]:
+            named = _is_name(phrase[0], title, request.text)
+            found.append((-len(phrase), not named, place, value, spoken))
+    for *_, value, spoken in sorted(found)[:_MOST_PHRASES]:
         yield _proposal(Literal("topic", value), True, spoken, "a phrase of the title")
 
 
@@ -223,15 +226,22 @@ def _least(word: str, title: str, body: str, *, labels: bool) -> int:
 
 def _is_name(word: str, title: str, body: str) -> bool:
     """Whether a word has a capital wherever it stands, inside sentences too."""
-    written = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", title, re.IGNORECASE)
+    alone = rf"(?<!{_LATIN}){re.escape(word)}(?!{_LATIN})"
+    written = re.search(alone, title, re.IGNORECASE)
     if written is None or not written[0][:1].isupper():
         return False
-    inside = re.search(rf"(?<=[\w,;] ){re.escape(written[0])}(?!\w)", body)
-    return inside is not None and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", body) is None
+    inside = re.search(rf"(?:(?<=[\w,;] )|(?<=[^\x00-\u02ff\s])){re.escape(written[0])}(?!{_LATIN})", body)
+    return inside is not None and re.search(alone, body) is None
 
 
 def _spoken_part(text: _Text, phrase: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
     """The longest part of a phrase of which the text speaks, and in how many statements."""
+    if not _JOINTS.isdisjoint(phrase):
+        spoken = text.spoken([_Trigger(tuple(map(_stem, _words(" ".join(phrase)))), exact=False)])
+        if spoken:
+            return phrase, spoken
+        runs = [tuple(run) for joint, run in groupby(phrase, key=_JOINTS.__contains__) if not joint]
+        return max((_spoken_part(text, run) for run in runs), key=lambda part: part[1])
     counts = [text.spoken([_Trigger(tuple(map(_stem, _words(word))), exact=False)]) for word in phrase]
     for size in range(len(phrase), 0, -1):
         parts = [(min(counts[at : at + size]), -at) for at in range(len(phrase) - size + 1)]
@@ -241,12 +251,13 @@ def _spoken_part(text: _Text, phrase: tuple[str, ...]) -> tuple[tuple[str, ...],
     return phrase, 0
 
 
-def _joined(phrase: Sequence[str]) -> str:
+def _joined(phrase: Sequence[str], title: str) -> str:
     """The words of a phrase as a value; those of a script without spaces stand together."""
     value = phrase[0]
     for before, word in pairwise(phrase):
         value += word if CJK.search(before[-1]) and CJK.search(word[0]) else f"-{word}"
-    return value
+    elided = re.search(rf"(?<!\w)d['\u2019]{re.escape(phrase[-1])}(?!\w)", title, re.IGNORECASE)
+    return value.replace(f"-de-{phrase[-1]}", f"-d'{phrase[-1]}") if elided is not None else value
 
 
 def _numbered(title: str, phrases: Iterator[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
@@ -264,16 +275,28 @@ def _title_phrases(title: str, own: Sequence[tuple[str, ...]]) -> Iterator[tuple
     """Runs of words that may name something, without those that name the project itself."""
     for part in _BREAK.split(without_order(without_elisions(title))):
         run: list[str] = []
-        for word in [*_pieces(part), ""]:
+        pieces = [*_pieces(part), ""]
+        for word, following in zip(pieces, [*pieces[1:], ""], strict=True):
+            if word in _JOINTS and run and _may_name(following, own):
+                run.append(word)
+                continue
             plain = word.casefold().strip("-'\u2019")
             # A word in -ing is a doing at the beginning of a phrase (dropping caches), a thing at its end.
             names = not _NO_NOUN.fullmatch(plain) or (run and plain.endswith("ing"))
-            if len(plain) > 1 and plain not in _STOP | _VERBS and (_stem(plain),) not in own and names:
+            # An English word before a French "de" is another one: a file d'attente.
+            romance = following in _JOINTS and plain.isalpha() and plain not in FUNCTION_WORDS and len(plain) > 2
+            if names and (romance or _may_name(plain, own)):
                 run.append(plain)
                 continue
             if run and tuple(map(_stem, run)) not in own:
-                yield tuple(run[-_LONGEST_PHRASE:])
+                joined = sum(one in _JOINTS for one in run)
+                yield tuple(run[-_LONGEST_PHRASE - joined :])
             run = []
+
+
+def _may_name(word: str, own: Sequence[tuple[str, ...]]) -> bool:
+    """Whether a word of a title may be part of what something is called, and is not what the project is called."""
+    return len(word) > 1 and word.casefold() not in _STOP | _VERBS and (_stem(word),) not in own
 
 
 def _pieces(part: str) -> Iterator[str]:
@@ -292,6 +315,9 @@ def _proposal(literal: Literal, titled: bool, spoken: int, why: str) -> Proposal
     statements = f"{spoken} statement{'' if spoken == 1 else 's'}"
     return Proposal(literal, confidence=round(confidence, 2), reason=f"{why}: {where}in {statements} of the leaf")
 
+
+#: Between two words that name one thing together: a copia de seguridad, a banco de dados.
+_JOINTS = frozenset({"de", "du", "di", "do", "da", "del", "des"})
 
 _STOP = STOP_WORDS | HEADER_STOP_WORDS | FUNCTION_WORDS
 #: What a thing does in a title is none of its names.

@@ -62,7 +62,7 @@ _ENDS = re.compile(
     r"|wir (?:entfernen|streichen|verwerfen|ersetzen)|statt|quitamos|eliminamos|retiramos|descartamos|abandonamos"
     r"|dejamos de usar|ya no usamos|sustituimos|reemplazamos|en vez de|en lugar de"
     r"|(?:on|nous) (?:supprime|abandonne|remplace|enlève|supprimons|abandonnons|remplaçons)|au lieu d[eu]"
-    r"|(?:eliminiamo|togliamo|abbandoniamo|sostituiamo|invece di|al posto d(?:i|el))"
+    r"|(?:eliminiamo|togliamo|abbandoniamo|sostituiamo|invece d(?:i|el|ella|ello)|al posto d(?:i|el|ella|ello))"
     r"|(?:removemos|substituímos|em vez d[aeo]|no lugar d[aeo]))\s+" + _THING,
     re.IGNORECASE,
 )
@@ -78,8 +78,10 @@ _GONE = re.compile(
 )
 #: A decision against something.
 _AGAINST = re.compile(
-    r"(?<!\w)(?:no|kein|keine|keinen|sin|ni|sans|senza|sem) (?P<object>[\w.+-]+(?: [\w.+-]+){0,1})(?=[,.;!]|\Z| any more)"
-    r"|(?<!\w)not (?:on |at |by |until )?(?P<figure>\d[\d.:]*)(?: (?P<unit>(?!any more)[^\W\d]+))?(?=[,.;!]|\Z| any ?more)",
+    r"(?<!\w)(?:no|kein|keine|keinen|sin|ni|sans|senza|sem) (?P<object>[\w.+-]+(?: [\w.+-]+){0,1})(?=[,.;!]|\Z"
+    r"| any more)"
+    r"|(?<!\w)not (?:on |at |by |until )?(?P<figure>\d[\d.:]*)(?: (?P<unit>(?!any more)[^\W\d]+))?(?=[,.;!]|\Z"
+    r"| any ?more)",
     re.IGNORECASE,
 )
 _FIGURE = re.compile(r"(?<![\w#])\d+(?:[.,:]\d+)*")
@@ -95,14 +97,11 @@ _DATES = re.compile(
 _SPACE = re.compile(r"[^\w#]+", re.UNICODE)
 
 #: Words that name nothing by themselves: whoever wants "no rush" ends no rush, and "no data is lost" ends no data.
-_GENERIC = frozenset(
-    stem(fold(word))
-    for word in (
-        *GENERIC_WORDS,
-        *"""data use usage line file files comment comments rush doubt worry worries need needs keep hold run set day days
-        hour minute second eile zweifel frage sorge änderung änderungen daten prisa preocupación datos uso""".split(),
-    )
+_COMMON = frozenset(
+    """data use usage line file files comment comments rush doubt worry worries need needs keep hold run set day days
+    hour minute second eile zweifel frage sorge änderung änderungen daten prisa preocupación datos uso""".split()  # noqa: SIM905
 )
+_GENERIC = frozenset(stem(fold(word)) for word in GENERIC_WORDS | _COMMON)
 
 #: A sentence of fewer words than this says too little beside its figures.
 _LEAST_WORDS = 3

@@ -73,7 +73,8 @@ _SIGNALS = frozenset(
 _REASON = re.compile(r"\A(?:reasons?|because|weil|grund|motivos?|porque)\b", re.IGNORECASE)
 #: A decision that says so itself is no wish for ever, even when it holds from now on.
 _SAYS_DECIDED = re.compile(
-    r"\A(?:decision|decided|decisión|decidido|entscheidung|décision|decisione|decisão|決定)\b[^:.;]{0,40}:", re.IGNORECASE
+    r"\A(?:decision|decided|decisión|decidido|entscheidung|décision|decisione|decisão|決定)\b[^:.;]{0,40}:",
+    re.IGNORECASE,
 )
 #: A person's first word that settles what stands behind its colon: "OK: a house with three bedrooms from 1 August".
 _SETTLES = re.compile(

@@ -179,7 +179,7 @@ def tidy_title(text: str) -> str:
     """A title on one line, without quotes around it, beginning with a capital where a plain word begins it."""
     title = " ".join(text.split()).strip(" \"'`*#»«\u201c\u201d\u201e").strip()
     first = title.split(" ", 1)[0]
-    if first.isascii() and first.isalpha() and first.islower() and " " in title:
+    if first.isalpha() and first.islower() and " " in title:
         title = title[0].upper() + title[1:]
     return title
 

@@ -52,6 +52,10 @@ _CUT = re.compile(
     r"(?:[:,;\u2026\u2013\u2014-]|\.\.\.|\[\u2026\])\s*\Z|\b(?:and|or|the|a|of|to|with|und|der|die|y|de|el|la)\Z", re.I
 )
 _END_PRONOUN = re.compile(r"(?<!\w)(?:it|them|that|this|so|too|there)[.!]?\Z", re.IGNORECASE)
+#: At the end of a clause that says when, a pronoun stands for what the clause before it names.
+_OWN_PRONOUN = re.compile(
+    r"\A(?:\S+ ){3,40}(?:before|until|unless|once) (?:\S+ ){2,6}(?:it|them)[.!]?\Z", re.IGNORECASE
+)
 #: A short sentence about a thing that was named before: "On garde cette grille."
 _SHOWN = re.compile(
     r"\A(?:\S+ ){1,2}(?:this|that|these|those|cet|cette|ces|diese[nmrs]?|est[ae]|es[ae]|quest[oa]|quell[oa]|ess[ae])"
@@ -89,8 +93,9 @@ _INTRODUCTION = re.compile(r"\A(?P<before>[^:;`\"]{4,80}):\s+(?P<point>[^\s].{14
 #: The sign before an item of a list.
 _ITEM = re.compile(r"\A[\u2022\u00b7\u25aa\u2023]\s*")
 _OPENING = re.compile(
-    r"\A(?:(?:ok(?:ay)? then|ok(?:ay)?|good|very good|nice|right|perfect|exactly|great|fine|yes|super|done|indeed|thanks?|got it"
-    r"|hm+|ah|oui|très bien|parfait|d['\u2019]accord|entendu|bonjour|perfetto|va bene|perfeito|certo|sim"
+    r"\A(?:(?:ok(?:ay)? then|ok(?:ay)?|good|very good|nice|right|perfect|exactly|great|fine|yes|super|done|indeed"
+    r"|thanks?|got it"
+    r"|hm+|ah|oui|sì|très bien|parfait|d['\u2019]accord|entendu|bonjour|perfetto|va bene|perfeito|certo|sim"
     r"|morning|vale|bien|sí|perfecto|gut|schön|ja|note|for the record)\s*[.!,:]\s+|(?:then|and|but|so|now|also"
     r"|dann|also"
     r"|und|y|pero|entonces|et|mais|donc|alors|e|ma|allora|mas|então)\s+(?=[a-zäöüßáéíóúñ]))+(?=[\w`\"\u00bb\u00bf])",
@@ -182,8 +187,10 @@ def _ends_well(text: str) -> bool:
 
 def points_elsewhere(text: str) -> bool:
     """Whether a sentence needs another one, or the day on which it was said."""
-    patterns = (BACKWARD, ELSEWHERE, PRONOUN, AGENDA, _END_PRONOUN, _SHOWN, _LATE_PRONOUN, _ANSWER)
+    patterns = (BACKWARD, ELSEWHERE, PRONOUN, AGENDA, _SHOWN, _LATE_PRONOUN, _ANSWER)
     if any(pattern.search(text) for pattern in patterns):
+        return True
+    if _END_PRONOUN.search(text) is not None and _OWN_PRONOUN.match(text) is None:
         return True
     happened = _CLOCK.search(text) is not None and _HAPPENED.search(text) is not None
     dated = happened or RELATIVE.search(text) is not None or RELATIVE_CJK.search(text) is not None

@@ -60,7 +60,8 @@ _LINKS = frozenset(
     """of on for to in de del du di da do about für über por para pour sur sobre per su""".split()  # noqa: SIM905
 )
 #: Those without which the phrase before them is none.
-_GENITIVES = frozenset({"of", "de", "del", "du", "di", "da", "do"})
+_ROMANCE = frozenset({"de", "del", "du", "di", "da", "do"})
+_GENITIVES = _ROMANCE | {"of"}
 #: Those without which a common word before them is none: a menu for whom?
 _PURPOSES = frozenset({"for", "für", "pour", "para", "per"})
 #: Those behind which the subject stands when a common word is before them: notes about what?
@@ -84,12 +85,13 @@ _MOST_CHUNKS = 12
 class Chunk:
     """A noun phrase of a title. `link`: the word that joins it to the phrase before it.
 
-    `aside`: it only tells of the subject, is said of it, or belongs to somebody.
+    `aside`: it only tells of the subject, is said of it, or belongs to somebody. `definite`: an article is before it.
     """
 
     words: tuple[str, ...]
     link: str | None = None
     aside: bool = False
+    definite: bool = False
 
     @property
     def text(self) -> str:
@@ -120,14 +122,16 @@ def chunks(title: str) -> list[Chunk]:
     current: list[str] = []
     link: str | None = None
     before = ""
+    definite = False
 
     def close(after: str = "") -> None:
-        nonlocal link, before
+        nonlocal link, before, definite
         joins = bool(current)
         if current:
             aside = after in _SPEECH or before in _ASIDE or before in _ENDED
-            found.append(Chunk(tuple(current[:_MOST_WORDS]), link, aside=aside))
+            found.append(Chunk(tuple(current[:_MOST_WORDS]), link, aside=aside, definite=definite))
             current.clear()
+        definite = False
         # "instead of" joins nothing: its "of" does not stand right behind a thing.
         link = after if joins and after in _LINKS and not found[-1].aside else None
         before = after
@@ -140,6 +144,7 @@ def chunks(title: str) -> list[Chunk]:
             close()
         elif _is_boundary(lower, first=not current) and not _belongs_to_it(tokens, place, current, link):
             if lower in ARTICLES and not current:
+                definite = True
                 continue
             close(lower)
         elif _NUMBER.match(word):
@@ -160,8 +165,17 @@ def _belongs_to_it(tokens: Sequence[str], place: int, current: Sequence[str], li
     word = tokens[place]
     if word.casefold() in _HEADS:
         return _joins(tokens, place)
+    if _is_romance(tokens, place):
+        return True
     whose = not current and link in _PURPOSES and _POSSESSIVE.match(word) is not None
     return whose and word.casefold()[:-2] not in _BOUNDARIES
+
+
+def _is_romance(tokens: Sequence[str], place: int) -> bool:
+    """Whether a word of English stands before a French "de" or its kin, and so is another one: a file d'attente."""
+    word, following = tokens[place].casefold(), tokens[place + 1 : place + 2]
+    romance = bool(following) and following[0].casefold() in _ROMANCE
+    return romance and word.isalpha() and len(word) > 2 and word not in FUNCTION_WORDS
 
 
 def _ends_there(tokens: Sequence[str], place: int) -> bool:
@@ -223,7 +237,7 @@ def subject_of(
     if text is not None and fold(text) in home:
         text = _within(title, text, phrases[best + 1 :], names)
     if text is not None:
-        text = _ABOUT.sub("", text)
+        text = _as_written(_ABOUT.sub("", text), title)
     if text is None or not is_subject(text) or _is_lone(text, title, body):
         return None
     used = set(title_terms(text))
@@ -272,6 +286,30 @@ def _is_common(word: str, body: str) -> bool:
     return word[1:].islower() and re.search(rf"(?<=[\w,;] ){re.escape(word)}(?!\w)", body) is None
 
 
+def _linked(phrases: Sequence[Chunk], *, least: int = 1) -> str:
+    """The first phrase with what is joined to it: a banco de dados is one thing, that of the shop is said of it.
+
+    `least`: so many phrases are taken however they are joined.
+    """
+    text = phrases[0].text
+    for place, chunk in enumerate(phrases[1:3]):
+        compound = chunk.link in _ROMANCE and not chunk.definite and chunk.text[:1].islower()
+        if chunk.link is None or (place >= least and not compound):
+            break
+        text = f"{text} {chunk.link} {chunk.text}"
+    return text
+
+
+def _as_written(text: str, title: str) -> str:
+    """A phrase of a Romance language as the title has it: "file d'attente", with an article inside where it has one."""
+    if _ROMANCE.isdisjoint(text.split()):
+        return text
+    words = [rf"(?:{word}|{word[0]}['\u2019])" if word in _ROMANCE else re.escape(word) for word in text.split()]
+    pattern = r"\s*(?:(?:l['\u2019]|(?:la|le|les|el|los|las|il|lo|gli|os|as)\s)\s*)?".join(words)
+    written = re.search(pattern, title, re.IGNORECASE)
+    return written[0] if written is not None else text
+
+
 def _is_lone(text: str, title: str, body: str) -> bool:
     """Whether a phrase is one common word out of a longer title: "group" of what somebody wants done with groups.
 
@@ -295,13 +333,17 @@ def _whole(phrases: Sequence[Chunk], best: int, spoken: dict[str, int], home: se
     following = phrases[best + 1] if best + 1 < len(phrases) else None
     if following is not None and following.link is not None:
         lone = len(chunk.words) == 1 and _is_common(chunk.text, body)
-        if following.link in _TOPICS and (lone or chunk.generic) and not following.generic:
-            return following.text
-        short = chunk.generic or (len(chunk.words) == 1 and (len(chunk.text) <= 3))
+        about = following.link in _TOPICS and (lone or chunk.generic)
+        # "Choix de la file d'attente": what is chosen.
+        about = about or (following.link in _ROMANCE and chunk.generic)
+        if about and not following.generic:
+            return _linked(phrases[best + 1 :], least=0)
+        short = chunk.generic or (len(chunk.words) == 1 and len(chunk.text) <= 3)
         # A plan for what? One of anything else is a name: a backup plan.
-        meant = following.link in _PURPOSES and ((lone and following.link == "for") or (chunk.headless and following.text[:1].isupper()))
+        meant = lone and following.link == "for"
+        meant = meant or (following.link in _PURPOSES and chunk.headless and following.text[:1].isupper())
         if short or meant or following.link in _GENITIVES:
-            return f"{chunk.text} {following.link} {following.text}"
+            return _linked(phrases[best:])
     if not chunk.generic:
         return chunk.text
     others = [other for other in phrases if not other.generic and not other.aside]

@@ -35,9 +35,11 @@ DECIDES = re.compile(
     r"|abandonnons)"
     r"|(?:est|sont) (?:annulé|abandonné|supprimé)e?s?"
     # Italian.
-    r"|decisione ?[,:]|deciso|abbiamo scelto|(?:scegliamo|teniamo|useremo|eliminiamo|abbandoniamo)|restiamo (?:con|su)"
+    r"|decisione ?[,:]|deciso|abbiamo scelto|useremo"
+    r"|(?!(?:abb|s|dobb|poss|vogl|sapp|ved|and)iamo)\w{3,}iamo(?= (?:il|lo|la|l['\u2019]|i|gli|le|un|una|con|su|a)\b)"
     # Portuguese.
-    r"|decisão ?[,:]|vamos (?:usar|manter|ficar com)|ficamos com|(?:escolhemos|mantemos|usamos|removemos))(?!\w)"
+    r"|decisão ?[,:]|vamos (?:usar|manter|ficar com)|ficamos com|(?:escolhemos|mantemos|usamos|removemos)"
+    r"|on (?:met|passe|utilise)|nous (?:mettons|passons|utilisons)|pasamos a|ponemos|vamos com)(?!\w)"
     # Japanese.
     r"|決定|決めました|決めた|ことにし|採用し|にします|をやめ|を廃止",
     re.IGNORECASE,
@@ -66,7 +68,8 @@ FROM_NOW_ON = _words(
 PREFERS_HERE = re.compile(r"\bi (?:prefer|hate)\b(?=.{0,300}\b(?:the|this|that|these|those)\b)", re.IGNORECASE)
 #: Says with figures what holds now and what does not any more: "due on 20 May now, not 30 April".
 REVISES = re.compile(
-    r"(?<!\w)(?:not|instead of|no longer|rather than|nicht|statt|no|en vez de|pas|au lieu de|non|invece di|não|em vez de)"
+    r"(?<!\w)(?:not|instead of|no longer|rather than|nicht|statt|no|en vez de|pas|au lieu de|non|invece di|não"
+    r"|em vez de)"
     r"(?: (?:on|at|by|until|am|um|bis|el|a las))?"
     r" \d[\d.:]*(?: [A-Za-z%€$]\w*)?(?: any ?more| mehr)?(?=[,.;!)]|\Z)",
     re.IGNORECASE,
@@ -92,7 +95,8 @@ POLICY = re.compile(
 #: Says why something went wrong.
 CAUSE = re.compile(
     r"(?<!\w)(?:the (?:root )?cause|causes?(?= in | were |:| )|came from|comes from|caused by|because|the reason|due to"
-    r"|explains? why|ursache|lag an|weil|la causa|por culpa de|se debía a|debido a|porque|parce que|(?:à cause|en raison) d(?:e|u|es)|perché"
+    r"|explains? why|ursache|lag an|weil|la causa|por culpa de|se debía a|debido a|porque|parce que|(?:à cause"
+    r"|en raison) d(?:e|u|es)|perché"
     r"|a causa d(?:i|el\w*)|dovut[oa] a|por causa d[aeo]s?|devido a)(?!\w)|原因",
     re.IGNORECASE,
 )
@@ -112,7 +116,8 @@ REPAIRED = re.compile(
     r"|(?:january|february|march|april|may|june|july|august|september|october|november|december)\b))"
     r"|fixed now"
     r"|(?:geht|läuft|funktioniert) (?:jetzt|wieder)|(?:ya|ahora) funciona|vuelve a funcionar"
-    r"|(?:marche|fonctionne) (?:maintenant|à nouveau|de nouveau)|ora funziona|funziona di nuovo|agora funciona)(?!\w)|直りました|直った",
+    r"|(?:marche|fonctionne) (?:maintenant|à nouveau|de nouveau)|ora funziona|funziona di nuovo|agora funciona)(?!\w)"
+    r"|直りました|直った",
     re.IGNORECASE,
 )
 
@@ -120,7 +125,8 @@ REPAIRED = re.compile(
 LACKS = re.compile(
     r"(?<!\w)(?:can(?: ?not|['\u2019]t)|(?:do|does|is|are)(?: not|n['\u2019]t)|never \w+s|(?:has|have) (?:no|none)"
     r"|there (?:is|are) no|lacks?|kann nicht|hat kein\w{0,2}|no (?:puede|tiene|hay)"
-    r"|ne (?:peut|marche|fonctionne) pas|n['\u2019](?:a|est|ont) pas|non (?:può|ha|funziona)|não (?:pode|tem|há))(?!\w)",
+    r"|ne (?:peut|marche|fonctionne) pas|n['\u2019](?:a|est|ont) pas|non (?:può|ha|funziona)|não (?:pode|tem"
+    r"|há))(?!\w)",
     re.IGNORECASE,
 )
 
@@ -131,8 +137,10 @@ STATES = re.compile(
     r"|usa|usan|escucha|corre|está|están|queda|guarda|vive|cierra|es|son|tiene|tienen|tarda|cuesta|contiene|dura|va"
     r"|est|sont|compte|contient|dure|utilise|coûte|reste|restent|tourne|écoute|comporte|s['\u2019]appelle"
     r"|è|sono|hanno|gira|costa|resta|si trova|é|são|tem|têm|roda|contém|custa|fica"
-    r"|is|are|was|were|has|have|takes?|holds?|keeps?|gets?|becomes?|stays?|runs?|wants?|gives?|needs?|goes|shows?|names?"
-    r"|retries|warned|prints?|polls?|stops?|closes?|opens?|accepts?|refuses?|writes?|reads?|lies|sits|resolved|lives?)(?!\w)"
+    r"|is|are|was|were|has|have|takes?|holds?|keeps?|gets?|becomes?|stays?|runs?|wants?|gives?|needs?|goes|shows?"
+    r"|names?"
+    r"|retries|warned|prints?|polls?|stops?|closes?|opens?|accepts?|refuses?|writes?|reads?|lies|sits|resolved"
+    r"|lives?)(?!\w)"
     r"|です|ます|いる|ある|した",
     re.IGNORECASE,
 )
@@ -153,18 +161,22 @@ GUESS_CJK = re.compile(r"たぶん|おそらく|かもしれ|と思います|で
 LOGS = re.compile(
     r"\A(?:\S+ ){1,4}(?:is|are) (?:now )?(?:made|written|done|created|installed|merged|green|there|pushed|tagged"
     r"|up)(?!\w)"
-    r"|\A(?:added|implemented|built|updated|created|removed|renamed|refactored|changed|wrote|installed|fixed)(?= \S+ \S+)"
+    r"|\A(?:added|implemented|built|updated|created|removed|renamed|refactored|changed|wrote|installed"
+    r"|fixed)(?= \S+ \S+)"
     r"|\A\w+ing .{0,80}\bnow\b",
     re.IGNORECASE,
 )
 
 #: Speaks of what is going to be rather than of what was found.
-PLANS = _words(r"becomes?|gets?|will|moves? to|goes to|turns into|wird|werden|bekommt|será|pasa a|tendrá"
-    r"|sera|seront|aura|auront|devient|passe à|sarà|avrà|diventa|terá|vai")
+PLANS = _words(
+    r"becomes?|gets?|will|moves? to|goes to|turns into|wird|werden|bekommt|será|pasa a|tendrá"
+    r"|sera|seront|aura|auront|devient|passe à|sarà|avrà|diventa|terá|vai"
+)
 
 #: Proposes something that is not decided yet.
 PROPOSES = _words(
-    r"let's (?!see|check|look|start|try|find|go |begin|take a)|i(?:'d| would| will|'ll)? (?:rather )?(?:propose|suggest|recommend|take|use|put|move|make|keep|refuse|leave"
+    r"let's (?!see|check|look|start|try|find|go |begin|take a)|i(?:'d| would| will|'ll)? (?:rather )?(?:propose"
+    r"|suggest|recommend|take|use|put|move|make|keep|refuse|leave"
     r"|raise|set"
     r"|go with|not|choose)|proposal:|recommendation:|fix:|i (?:propose|suggest|recommend)",
     r"ich (?:schlage|würde|empfehle)|vorschlag:|propongo|sugiero|recomiendo|(?:yo )?(?:usaría|pondría|dejaría)"
@@ -184,7 +196,8 @@ ACCEPTS = re.compile(
     r"|d['\u2019]accordo|va bene|perfetto|certo|esatto|ottimo|sim|de acordo|perfeito|combinado|está bem|pode ser)"
     r"(?=\s*(?:[.,!:;\u2026\u2013\u2014\u3002]|\Z)|\s+(?:please|then|thanks|thank you|do (?:it|that|so|both)|go ahead"
     r"|go on|go with (?:it|that)|with (?:me|it|that)|by me|for me|to me|as (?:proposed|suggested|you say)|i agree"
-    r"|agreed|(?:idea|plan|point|choice|proposal)(?=[.,!]|\Z)|so|bitte|mach das|por favor|hazlo|s['\u2019]il (?:te|vous) plaît|merci"
+    r"|agreed|(?:idea|plan|point|choice|proposal)(?=[.,!]|\Z)|so|bitte|mach das|por favor|hazlo|s['\u2019]il (?:te"
+    r"|vous) plaît|merci"
     r"|on fait|grazie|per favore|obrigad[oa])(?!\w))"
     r"|, (?:yes|agreed|ok|okay|please do|ja|sí|vale)[.!]?\Z|(?<!\w)(?:is|are) (?:good|fine|ok|okay)[.!]?\Z",
     re.IGNORECASE,
@@ -198,7 +211,8 @@ RESERVES = _words(
 
 #: Says that what was said right before is wrong.
 REFUTES = re.compile(
-    r"\A(?:no|nope|no wait|wrong|stop|wait|nein|falsch|stimmt nicht|incorrecto|para|non|faux|sbagliato|não|errado|not true|that(?:['\u2019]s| is) (?:wrong|not)"
+    r"\A(?:no|nope|no wait|wrong|stop|wait|nein|falsch|stimmt nicht|incorrecto|para|non|faux|sbagliato|não|errado"
+    r"|not true|that(?:['\u2019]s| is) (?:wrong|not)"
     r"|think again)"
     r"\s*[.!,:;]|can['\u2019]t be (?:it|that|right|the)|\A(?:no|what|nein|qué)\?!|\Aeso no"
     r"|\A(?:no|eso) es (?:así|falso|cierto)|\A違|\Aいいえ|\Aいや",
@@ -223,12 +237,14 @@ RELATIVE = _words(
     r"heute|gestern|vorgestern|morgen (?:um|früh|abend)|kommt morgen|gerade|hoy|ayer|mañana|anoche|ahora mismo"
     r"|esta (?:mañana|tarde|noche|semana)|todavía|de momento|el (?:lunes|martes|miércoles|jueves|viernes)",
     r"aujourd'hui|hier|demain|ce (?:matin|soir)|cette (?:semaine|nuit|après-midi)|la semaine (?:prochaine|dernière)"
-    r"|en ce moment|pas encore|pour l'instant|oggi|ieri|domani|stamattina|stasera|questa settimana|al momento|non ancora"
+    r"|en ce moment|pas encore|pour l'instant|oggi|ieri|domani|stamattina|stasera|questa settimana|al momento"
+    r"|non ancora"
     r"|hoje|ontem|amanhã|esta (?:manhã|noite)|ainda não",
 )
 #: A day of the week that comes again and again, and tells of no certain one.
 HABITUAL = _words(
-    r"(?:once|twice|\w+ (?:times|runs|days|hours)) a week|(?:every|each) \w+|weekly|(?:mon|tues|wednes|thurs|fri|satur|sun)days"
+    r"(?:once|twice|\w+ (?:times|runs|days|hours)) a week|(?:every|each) \w+|weekly|(?:mon|tues|wednes|thurs|fri"
+    r"|satur|sun)days"
     r"|jeden \w+|pro woche|(?:mon|diens|donners|frei|sams|sonn)tags|cada \w+|los (?:lunes|martes|jueves|viernes)"
     r"|chaque \w+|par semaine|ogni \w+|por semana|毎週"
 )
@@ -243,7 +259,7 @@ COMPLAINS = _words(
     r"|uploads"
     r"|takes (?:nearly |about |over )?(?:\w+ )?(?:seconds?|minutes?|hours?)|was not amused|stopped",
     r"no (?:funciona|arranca|llega|imprime|sale)|falla|está (?:roto|caído)|se (?:cuelga|cae)|geht nicht|kaputt"
-    r"|hängt|fehlt",
+    r"|hängt|fehlt|(?:ist|sind|war|waren) (?:\w+ ){0,3}(?:leer|langsam|voll|weg|zu \w+)",
     r"ne (?:marche|fonctionne|démarre) (?:pas|plus)|plante|est (?:cassée?|en panne)|(?:est|sont|c'est) trop \w+"
     r"|non (?:funziona|parte)|si blocca|è (?:rott[oa]|troppo \w+)|não (?:funciona|arranca|inicia)|trava"
     r"|está (?:quebrad[oa]|fora do ar)|(?:a|ont) du mal",
@@ -270,7 +286,9 @@ BACKWARD = re.compile(
     r"|the (?:other|others|same|latter|former|first|second|third|rest|old one|new one)"
     r"|the (?:difference|reason|cause|problem|result|plan|question|answer|point|fix|test|check|figures?|sums?"
     r"|trick|catch"
-    r"|rest|idea) (?:is|are|was|were))(?!\w)|\A(?:et|e|sim|oui|non|não|sì)(?=[ ,])|\A(?:それ|これ|そう|その|この|あれ|では|じゃあ|ただ|でも)",
+    r"|rest|idea) (?:is|are|was|were))(?!\w)|\A(?:et|e|sim|oui|non|não|sì)(?=[ ,])"
+    r"|\A(?:それ|これ|そう|その|この|あれ|では|じゃあ|ただ"
+    r"|でも)",
     re.IGNORECASE,
 )
 #: Refers to what stands elsewhere, wherever in the sentence.
@@ -284,7 +302,8 @@ ELSEWHERE = _words(
 #: A pronoun that stands where the subject or the object of a sentence should. A word begins with a letter and ends
 #: before a sign that can not be part of one, so that there is one way only to tell words from signs.
 PRONOUN = re.compile(
-    r"\A\W*(?:\w[\w'\u2019`-]*[^\w'\u2019`-]\W*){0,3}?(?:it(?! is[:,.!])|them|they|these|those|he|she|him|this(?!\s+\w)|that(?=[.,;!]|\Z)"
+    r"\A\W*(?:\w[\w'\u2019`-]*[^\w'\u2019`-]\W*){0,3}?(?:it(?! is[:,.!])|them|they|these|those|he|she|him"
+    r"|this(?!\s+\w)|that(?=[.,;!]|\Z)"
     r"|eso|esto|ello|los dos|las dos|beides)(?!\w)",
     re.IGNORECASE,
 )
@@ -292,12 +311,15 @@ PRONOUN = re.compile(
 #: Orders to whoever works on it: tasks, which are done or not by the time that somebody reads them.
 ORDERS = re.compile(
     r"\A(?:please |and |now |also |so |bitte |por favor,? )*(?:add|answer|apply|ask|assume|begin|bind|build|call|cancel"
-    r"|change|check|choose|clean|commit|confirm|continue|convert|create|delete|deploy|display|do|ensure|document|explain|fetch|find|fix|get|give"
+    r"|change|check|choose|clean|commit|confirm|continue|convert|create|delete|deploy|display|do|ensure|document"
+    r"|explain|fetch|find|fix|get|give"
     r"|go|help|implement|install|just|keep going|leave|let(?!['\u2019]s)|list|load|look|make|measure|merge|move|note"
     r"|open|plan|print"
-    r"|propose|publish|push|put|read|rehearse|release|remind|remove|rename|replace|report|revert|review|run|say|see|send"
+    r"|propose|publish|push|put|read|rehearse|release|remind|remove|rename|replace|report|revert|review|run|say|see"
+    r"|send"
     r"|show|start|stop|summari[sz]e|switch|take|talk|tell|test|think|time|try|turn|undo|update|verify|wait|write"
-    r"|mach|schreib|prüf|zeig|schau|lauf|setz|mira|haz|pon|busca|revisa|arregla|cambia|añade|escribe|prueba|dime|explica"
+    r"|mach|schreib|prüf|zeig|schau|lauf|setz|mira|haz|pon|busca|revisa|arregla|cambia|añade|escribe|prueba|dime"
+    r"|explica"
     r"|manda|comprueba|sube|borra|quita|crea"
     r"|füge|erstelle|ändere|korrigiere|lösche|baue|erkläre|starte"
     r"|(?:ajoute|corrige|change|regarde|lance|supprime|montre|explique|vérifie|cherche|teste|prépare|donne|crée)[rz]?"
@@ -314,7 +336,8 @@ SELF = re.compile(
     r"|(?<!\w)[Ww]e(?:['\u2019](?:ll|d)| (?:will|need|should|could))(?!\w)|(?<!\w)me (?:equivoqué|parece)|私"
 )
 MINE = re.compile(
-    r"(?<![\w/])(?:I|I['\u2019](?:ll|d|ve|m)|my|mine|me|[Ii]ch|mein\w{0,2}|mich|mir|[Yy]o|mi|mis|je|mon|mes|moi|eu|meu|minha|mio"
+    r"(?<![\w/])(?:I|I['\u2019](?:ll|d|ve|m)|my|mine|me|[Ii]ch|mein\w{0,2}|mich|mir|[Yy]o|mi|mis|je|mon|mes|moi|eu"
+    r"|meu|minha|mio"
     r"|mia)(?![\w/])",
     re.IGNORECASE,
 )
@@ -325,7 +348,8 @@ AGENDA = re.compile(
     r"\A(?:(?:first|second|two|three|several|a few) (?:day|things?|questions?|options?|ways|findings)|time for"
     r"|we (?:need|should|could)|i (?:need|want|have|would like|'d like) to|i am (?:thinking|wondering)|what|which"
     r"|how|why|who|where|when|was|wie|warum|qué|cómo|por qué|cuál|quel(?:le)?s?|comment|pourquoi|quand|quale"
-    r"|come|qual|quais|quiero \w+r(?:l[aoe]s?)?|je (?:dois|veux|voudrais)|devo|voglio|preciso|quero|we(?: want|['\u2019]d like| would like) to"
+    r"|come|qual|quais|quiero \w+r(?:l[aoe]s?)?|je (?:dois|veux|voudrais)|devo|voglio|preciso|quero|we(?: want"
+    r"|['\u2019]d like| would like) to"
     r"|we(?:['\u2019]re| are) (?:planning|thinking)|the user)(?!\w)|\bwe wanted to\b|\bcontents:|\bare open\b"
     r"|\bis open\b|\btask of\b|\b(?:three|two|four) options\b",
     re.IGNORECASE,

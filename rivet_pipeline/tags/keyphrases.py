@@ -53,7 +53,7 @@ _QUOTED = 40
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 #: A name that a program gives to a thing of three words or more, `days_since_last_invoice`, or a path: it is not about
 #: invoices.
-_IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,}(?!\w)|(?<![\w/])[\w.-]*(?:/[\w.-]+)+")
+_IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,}(?!\w)|(?<![\w./-])[\w.-]*(?:/[\w.-]+)+")
 #: A letter or a digit of a Latin word, which Japanese may write around without a space.
 _LATIN = r"[A-Za-z0-9_\u00c0-\u024f]"
 _HIRAGANA = re.compile(r"[\u3041-\u309f]+")
@@ -230,8 +230,10 @@ def _is_name(word: str, title: str, body: str) -> bool:
     written = re.search(alone, title, re.IGNORECASE)
     if written is None or not written[0][:1].isupper():
         return False
-    inside = re.search(rf"(?:(?<=[\w,;] )|(?<=[^\x00-\u02ff\s])){re.escape(written[0])}(?!{_LATIN})", body)
-    return inside is not None and re.search(alone, body) is None
+    # A sentence of a script without capitals does not begin with one.
+    inside = r"(?<![A-Za-z])" if CJK.search(title) else r"(?<=[\w,;] )"
+    named = re.search(rf"{inside}{re.escape(written[0])}(?!{_LATIN})", body)
+    return named is not None and re.search(alone, body) is None
 
 
 def _spoken_part(text: _Text, phrase: tuple[str, ...]) -> tuple[tuple[str, ...], int]:

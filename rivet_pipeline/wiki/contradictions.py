@@ -50,7 +50,7 @@ _TAKEN_BACK = re.compile(
 _THING = (
     r"(?:the |our |all |die |den |das |el |la |los |las |le |les |il |lo |gli |os )?"
     r"(?P<object>`[^`]+`|(?-i:[A-Z])[\w.+-]*(?:\s(?:(?-i:[A-Z])|v?\d)[\w.+-]*){0,2}(?=\W|\Z)"
-    r"|[\w.+-]+(?: [\w.+-]+){0,2}?(?=[,.;:!)]|\Z"
+    r"|[\w.+-]+(?: [\w.+-]+){0,3}?(?=[,.;:!)]|\Z"
     r"| (?:from|for|in|on"
     r"|at|and|as|with|because|since|again|altogether|entirely|completely|de|del|por|para|y|porque|von|aus|für|und)\b))"
     r"(?: (?:for|para|für) (?!(?:good|now|ever)\b)(?P<whose>[\w.+-]+(?: [\w.+-]+)?))?"

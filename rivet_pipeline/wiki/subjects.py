@@ -57,11 +57,18 @@ _ENDED = frozenset(["dropping", "removing", "replacing", "retiring", "abandoning
 
 #: Joins a phrase to the name behind it.
 _LINKS = frozenset(
-    """of on for to in de del du di da do about für über por para pour sur sobre per su""".split()  # noqa: SIM905
+    """of on for to in dans nel nella em de del du di da do about für über por para pour sur sobre per su""".split()  # noqa: SIM905
 )
 #: Those without which the phrase before them is none.
 _ROMANCE = frozenset({"de", "del", "du", "di", "da", "do"})
 _GENITIVES = _ROMANCE | {"of"}
+#: Those that say of a common word in which of many it is: duplicates in what?
+_INSIDE = frozenset({"dans", "nel", "nella", "em"})
+#: What is done about something, or what is wrong with it: of the phrase behind their genitive the title tells.
+_ACTS = frozenset(
+    """choix scelta escolha elección refonte mise réunion riunione reunión reunião problème problèmes problema problemas
+    problemi erreur erreurs error errore erro erros question duda dúvida cambio changement mudança""".split()  # noqa: SIM905
+)
 #: Those without which a common word before them is none: a menu for whom?
 _PURPOSES = frozenset({"for", "für", "pour", "para", "per"})
 #: Those behind which the subject stands when a common word is before them: notes about what?
@@ -276,7 +283,12 @@ def _within(title: str, project: str, following: Sequence[Chunk], names: Sequenc
         if fold(name) != fold(project) and _FILE.search(name) is None and is_subject(name):
             return f"{project} {name}"
     for chunk in following:
-        if not chunk.aside and not chunk.generic and not any(map(_FILE.search, chunk.words)):
+        if (
+            fold(chunk.text) != fold(project)
+            and not chunk.aside
+            and not chunk.generic
+            and not any(map(_FILE.search, chunk.words))
+        ):
             return f"{project} {chunk.text}"
     return None
 
@@ -302,9 +314,10 @@ def _linked(phrases: Sequence[Chunk], *, least: int = 1) -> str:
 
 def _as_written(text: str, title: str) -> str:
     """A phrase of a Romance language as the title has it: "file d'attente", with an article inside where it has one."""
-    if _ROMANCE.isdisjoint(text.split()):
+    links = _ROMANCE | _INSIDE
+    if links.isdisjoint(text.split()):
         return text
-    words = [rf"(?:{word}|{word[0]}['\u2019])" if word in _ROMANCE else re.escape(word) for word in text.split()]
+    words = [rf"(?:{word}|{word[0]}['\u2019])" if word in links else re.escape(word) for word in text.split()]
     pattern = r"\s*(?:(?:l['\u2019]|(?:la|le|les|el|los|las|il|lo|gli|os|as)\s)\s*)?".join(words)
     written = re.search(pattern, title, re.IGNORECASE)
     return written[0] if written is not None else text
@@ -335,12 +348,13 @@ def _whole(phrases: Sequence[Chunk], best: int, spoken: dict[str, int], home: se
         lone = len(chunk.words) == 1 and _is_common(chunk.text, body)
         about = following.link in _TOPICS and (lone or chunk.generic)
         # "Choix de la file d'attente": what is chosen.
-        about = about or (following.link in _ROMANCE and chunk.generic)
+        about = about or (following.link in _ROMANCE and chunk.text.casefold() in _ACTS)
         if about and not following.generic:
             return _linked(phrases[best + 1 :], least=0)
         short = chunk.generic or (len(chunk.words) == 1 and len(chunk.text) <= 3)
         # A plan for what? One of anything else is a name: a backup plan.
         meant = lone and following.link == "for"
+        meant = meant or (following.link in _INSIDE and chunk.text.islower() and not following.generic)
         meant = meant or (following.link in _PURPOSES and chunk.headless and following.text[:1].isupper())
         if short or meant or following.link in _GENITIVES:
             return _linked(phrases[best:])

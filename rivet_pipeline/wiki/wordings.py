@@ -49,7 +49,8 @@ DECIDES = re.compile(
 STANDING = re.compile(
     r"(?<!\w)(?:always(?! (?:another|the same|a)\b)|from now on|general rule|house rules?|in future|every time"
     r"|by principle|(?:remember |note )?for next time|i (?:prefer|hate)"
-    r"|(?:never|no|do not|don['\u2019]t)\b[^.;]{4,60}, ever|don['\u2019]t ever|no new dependency|units only"
+    r"|(?:never|no|nobody|no one|do not|don['\u2019]t)\b[^.;]{4,60}, ever"
+    r"|don['\u2019]t ever|no new dependency|units only"
     r"|immer|grundsätzlich|ab jetzt|niemals"
     r"|siempre|nunca|a partir de ahora|de ahora en adelante|por norma"
     r"|désormais|dorénavant|à partir de maintenant|à l['\u2019]avenir|\Atoujours|toujours (?:en|avec|sans)"

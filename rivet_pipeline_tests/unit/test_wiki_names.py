@@ -205,6 +205,8 @@ def test_what_tells_a_thing_from_its_like_is_part_of_its_name(title: str, subjec
         ("Préparer le cours sur la Révolution française", "Révolution française"),
         ("Choix de la file d'attente pour les e-mails", "File d'attente"),
         ("DATEV-Export der Zeiterfassung", "DATEV-Export"),
+        ("Corriger les doublons dans l'import des adhérents", "Doublons dans l'import"),
+        ("La app de turnos no envía recordatorios", "app de turnos"),
         # A Japanese title's subject is what its mark of a case stands behind.
         ("経費精算アプリの通知をメールからSlackに変更", "経費精算アプリの通知"),
     ],

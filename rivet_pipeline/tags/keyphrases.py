@@ -67,7 +67,7 @@ _BULLET = re.compile(r"\A\s*[-*]\s+(?:\S+T\S+Z\s+)?(?:[^\s:]+/(?P<role>\w+):\s+)
 #: Where a phrase ends, beside at stop words: at signs other than a hyphen between words.
 _BREAK = re.compile(r"[^\w\s'\u2019-]+|\s-+\s|\d[\w.]*")
 #: Words of phrases that tell how, or what somebody did, and not of what.
-_NO_NOUN = re.compile(r".+(?:ly|ed)|.+[^r]ing|.+(?:error|exception)")
+_NO_NOUN = re.compile(r".+(?:ly|ed|error|exception)|.+[^r]ing")
 
 
 class KeyphraseTagger:
@@ -325,7 +325,9 @@ _STOP = STOP_WORDS | HEADER_STOP_WORDS | FUNCTION_WORDS
 #: What a thing does in a title is none of its names.
 _VERBS = frozenset(
     """moves move drops drop stops fails breaks crashes hangs dies adds uses runs starts goes gets makes takes needs
-    shows comes becomes loses keeps returns sends doesnt dont cant wont isnt didnt""".split()  # noqa: SIM905
+    shows comes becomes loses keeps returns sends doesnt dont cant wont isnt didnt
+    ate broke came fell froze gave got held hung kept lost made ran sank sent shut threw took tore went woke
+    won""".split()  # noqa: SIM905
 )
 
 

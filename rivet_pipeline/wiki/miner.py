@@ -65,10 +65,9 @@ _TELLING = 3
 
 #: Words that only say that something was decided.
 _SIGNALS = frozenset(
-    """agreed decided decision reason reasons today never always entschieden beschlossen decisión decidido acordado date
-    décision decisione deciso decisão
-    january february march april june july august september october november december monday tuesday wednesday thursday
-    friday saturday sunday""".split()  # noqa: SIM905
+    """agreed decided decision reason reasons today never always entschieden beschlossen decisión decidido acordado
+    date décision decisione deciso decisão january february march april june july august september october
+    november december monday tuesday wednesday thursday friday saturday sunday""".split()  # noqa: SIM905
 )
 _REASON = re.compile(r"\A(?:reasons?|because|weil|grund|motivos?|porque)\b", re.IGNORECASE)
 #: A decision that says so itself is no wish for ever, even when it holds from now on.
@@ -101,8 +100,9 @@ _GERMAN = re.compile(
 _SAYS_FIGURE = re.compile(r"\d")
 
 _NAME = re.compile(
-    r"(?<![\w/.@-])(?:(?:PR|MR) #\d+|[A-Z][A-Za-z0-9]*(?:[._-][A-Za-z0-9]+)+|[A-Z]{2,}[A-Z0-9]*(?:-\d+)?"
-    r"|[A-Z][a-z]+[A-Z]\w*|[A-Z][a-zäöüß]{2,}(?:\s[A-Z][a-zäöüß]{2,}){0,2})(?![\w/-])"
+    r"(?<![\w/.@-])(?:(?:PR|MR) #\d+|[A-Z][A-Za-z0-9]*(?:(?:[._-]|['\u2019](?=[A-Z]))[A-Za-z0-9]+)+"
+    r"|[A-Z]{2,}[A-Z0-9]*(?:-\d+)?|[A-Z][a-z]+[A-Z]\w*(?:\s[A-Z][a-zäöüß]{2,})?"
+    r"|[A-Z][a-zäöüß]{2,}(?:\s[A-Z][a-zäöüß]{2,}){0,2})(?![\w/-])"
 )
 _NO_NAME = frozenset(files(__package__).joinpath("no_names.txt").read_text(encoding="utf-8").split())
 _FACT_IDENTIFIER = re.compile(r"[A-Za-z].*[._/#-]|[a-z][A-Z]|[A-Z]+-\d")

@@ -361,3 +361,8 @@ def test_a_new_page_says_something_of_its_subject() -> None:
     told = "user: The old cable had a kink, from when the box was moved in August."
     assert claims("Mirror of brine", told) == []
     assert len(claims("Mirror of brine", told, "assistant: The mirror of brine runs on disk A.")) == 2
+
+
+def test_a_name_is_kept_whole() -> None:
+    assert names_in(["We take Callaway-Sant'Anna here."]) == ("Callaway-Sant'Anna",)
+    assert names_in(["The kids use AdGuard Home on heron."]) == ("AdGuard Home", "AdGuard")

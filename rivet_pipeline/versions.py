@@ -14,14 +14,14 @@ EMBEDDING_VERSION = 1
 TOOL_TEXT_VERSION = 1
 
 #: How a leaf's tags are asked for, found and checked. Leaves done under an older number are asked about again.
-TAGS_VERSION = 1
+TAGS_VERSION = 2
 
-#: How leaves are mined for the wiki: rules, prompt and the miner without a model together (seed: version 4, the first
-#: that reads tags). Leaves that an older one mined are mined once more.
-WIKI_PIPELINE_VERSION = 4
+#: How leaves are mined for the wiki: rules, prompt and the miner without a model together (seed: version 4 is
+#: the first that reads tags). Leaves that an older one mined are mined once more.
+WIKI_PIPELINE_VERSION = 5
 
 #: How a wiki page is made of its patches. Pages of an older version are made again of the same patches.
-WIKI_PAGE_VERSION = 1
+WIKI_PAGE_VERSION = 2
 
 #: How the corpus statistics are counted.
 LEXICON_VERSION = 3

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from itertools import groupby, pairwise
 from typing import Literal as OneOf
 
 from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, NUMBERED, STOP_WORDS
+from rivet_pipeline.summaries.titles import (
+    CJK,
+    FUNCTION_WORDS,
+    GENERIC_WORDS,
+    SCRIPT_RUN,
+    without_elisions,
+    without_order,
+)
 from rivet_pipeline.tags.literals import Literal, tag_text
 from rivet_pipeline.tags.types import MAX_PROPOSALS, Proposal, TagAnswer, TagRequest
 
@@ -35,12 +44,30 @@ _LONGEST_PHRASE = 3
 #: A title that is a sentence, or several, was somebody's first words.
 _SENTENCE = re.compile(r"[.!?](?:\s|\Z)")
 
+#: A title in words of its own has a subject before its colon of no more words than this.
+_LONGEST_LABEL = 5
+
+#: Characters of a title by which a statement is told that it was made of.
+_QUOTED = 40
+
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+#: A name that a program gives to a thing of three words or more, `days_since_last_invoice`, or a path: it is not about
+#: invoices.
+_IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,}(?!\w)|(?<![\w./-])[\w.-]*(?:/[\w.-]+)+")
+#: A letter or a digit of a Latin word, which Japanese may write around without a space.
+_LATIN = r"[A-Za-z0-9_\u00c0-\u024f]"
+_HIRAGANA = re.compile(r"[\u3041-\u309f]+")
+#: Names that folders have in many a project: the word alone speaks of none of them.
+_FOLDERS = frozenset(
+    """app apps api backend bin build claude client code codex core demo dev docs example frontend home lib main package
+    packages project projects repo repository sandbox scripts server site src temp test tests tmp tools web work
+    workspace""".split()  # noqa: SIM905
+)
 _BULLET = re.compile(r"\A\s*[-*]\s+(?:\S+T\S+Z\s+)?(?:[^\s:]+/(?P<role>\w+):\s+)?")
 #: Where a phrase ends, beside at stop words: at signs other than a hyphen between words.
 _BREAK = re.compile(r"[^\w\s'\u2019-]+|\s-+\s|\d[\w.]*")
 #: Words of phrases that tell how, or what somebody did, and not of what.
-_NO_NOUN = re.compile(r".+(?:ly|ed)|.+[^r]ing")
+_NO_NOUN = re.compile(r".+(?:ly|ed|error|exception)|.+[^r]ing")
 
 
 class KeyphraseTagger:
@@ -82,19 +109,26 @@ class _Line:
 
     words: tuple[str, ...]
     stems: tuple[str, ...]
+    #: The words that stand by themselves somewhere, and not only inside an identifier; stems of them too.
+    free: frozenset[str]
     #: Said by somebody, and no command or its output.
     voiced: bool = True
 
     @classmethod
     def of(cls, text: str) -> _Line:
         bullet = _BULLET.match(text)
-        words = tuple(_words(text[bullet.end() :] if bullet else text))
-        return cls(words, tuple(_stem(word) for word in words), not bullet or bullet["role"] != "tool")
+        said = text[bullet.end() :] if bullet else text
+        words = tuple(_words(said))
+        free = _words(_IDENTIFIER.sub(" ", said))
+        stems = tuple(_stem(word) for word in words)
+        return cls(words, stems, frozenset([*free, *map(_stem, free)]), not bullet or bullet["role"] != "tool")
 
     def has(self, trigger: _Trigger) -> bool:
         """Whether the trigger stands here; one without a word (signs, emoji) stands nowhere."""
         if not trigger.words:
             return False
+        if len(trigger.words) == 1:
+            return trigger.words[0] in self.free and trigger.words[0] in (self.words if trigger.exact else self.stems)
         line, size = (self.words if trigger.exact else self.stems), len(trigger.words)
         return any(line[start : start + size] == trigger.words for start in range(len(line) - size + 1))
 
@@ -117,6 +151,12 @@ class _Text:
         lines = [line for line in self.statements if any(line.has(trigger) for trigger in triggers)]
         return len(lines) if any(line.voiced for line in lines) else 0
 
+    def without_title(self, title: str) -> _Text:
+        """The text without the statement that the title was made of, which says nothing more than the title does."""
+        # Where it is cut, a word may be.
+        begins = tuple(_words(title)) if len(title) <= _QUOTED else tuple(_words(title[:_QUOTED]))[:-1]
+        return replace(self, statements=tuple(line for line in self.statements if line.words[: len(begins)] != begins))
+
     def titled(self, triggers: Sequence[_Trigger]) -> bool:
         """Whether one of them stands in the title."""
         return any(self.title.has(trigger) for trigger in triggers)
@@ -126,7 +166,7 @@ def _known(text: _Text, request: TagRequest) -> Iterator[Proposal]:
     """What the accepted vocabulary has of the leaf. A project is proposed only to a session that has none."""
     has_project = any(literal.key == "project" for literal in request.current)
     for literal in request.vocabulary:
-        if literal.key == "project" and has_project:
+        if literal.key == "project" and (has_project or literal.value in _FOLDERS):
             continue
         triggers = _triggers_of(literal.value)
         spoken = text.spoken(triggers)
@@ -147,19 +187,79 @@ def _subjects(text: _Text) -> Iterator[Proposal]:
 
 def _phrases(text: _Text, request: TagRequest) -> Iterator[Proposal]:
     """Phrases of a short title that the text comes back to."""
-    if len(request.title) > _LONGEST_TITLE or _SENTENCE.search(request.title):
+    title, label = _naming(request.title)
+    if title is None:
         return
-    own = {_stem(word) for literal in request.current for word in _words(literal.value)}
+    text = text.without_title(request.title)
+    own = [tuple(map(_stem, _words(literal.value))) for literal in request.current]
     found = []
-    for place, phrase in enumerate(_numbered(request.title, _title_phrases(request.title, own))):
-        # A number with points, 3.1, is several words of a statement.
-        spoken = min(text.spoken([_Trigger(tuple(map(_stem, _words(word))), exact=False)]) for word in phrase)
-        value = tag_text("-".join(phrase), 60)
-        if spoken and not _subject_words() >= {_stem(word) for word in phrase}:
-            found.append((-len(phrase), place, value, spoken))
-    for size, _, value, spoken in sorted(found)[:_MOST_PHRASES]:
-        if size < -1 or spoken >= _INSISTENT:
-            yield _proposal(Literal("topic", value), True, spoken, "a phrase of the title")
+    for place, whole in enumerate(_numbered(title, _title_phrases(title, own))):
+        phrase, spoken = _spoken_part(text, whole)
+        value = tag_text(_joined(phrase, title), 60)
+        if not spoken or _subject_words() >= {_stem(word) for word in phrase}:
+            continue
+        labels = place == 0 and label and phrase == whole
+        if len(phrase) > 1 or spoken >= _least(phrase[0], title, request.text, labels=labels):
+            named = _is_name(phrase[0], title, request.text)
+            found.append((-len(phrase), not named, place, value, spoken))
+    for *_, value, spoken in sorted(found)[:_MOST_PHRASES]:
+        yield _proposal(Literal("topic", value), True, spoken, "a phrase of the title")
+
+
+def _naming(title: str) -> tuple[str | None, bool]:
+    """What of a title names something, and whether it has a subject before a colon; none of somebody's first words."""
+    head, colon, _ = title.partition(": ")
+    label = bool(colon) and len(head.split()) <= _LONGEST_LABEL and _SENTENCE.search(head) is None
+    if len(title) <= _LONGEST_TITLE and not _SENTENCE.search(title):
+        return title, label
+    return (head, True) if label and _SENTENCE.search(title[:-1]) is None else (None, False)
+
+
+def _least(word: str, title: str, body: str, *, labels: bool) -> int:
+    """In how many statements a single word of the title must stand: one may mean anything, a name does not."""
+    if word in GENERIC_WORDS or _stem(word) in GENERIC_WORDS:
+        return _INSISTENT + 1
+    if labels:
+        return 1
+    return _RECURRING if CJK.search(word) or _is_name(word, title, body) else _INSISTENT
+
+
+def _is_name(word: str, title: str, body: str) -> bool:
+    """Whether a word has a capital wherever it stands, inside sentences too."""
+    alone = rf"(?<!{_LATIN}){re.escape(word)}(?!{_LATIN})"
+    written = re.search(alone, title, re.IGNORECASE)
+    if written is None or not written[0][:1].isupper():
+        return False
+    # A sentence of a script without capitals does not begin with one.
+    inside = r"(?<![A-Za-z])" if CJK.search(title) else r"(?<=[\w,;] )"
+    named = re.search(rf"{inside}{re.escape(written[0])}(?!{_LATIN})", body)
+    return named is not None and re.search(alone, body) is None
+
+
+def _spoken_part(text: _Text, phrase: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+    """The longest part of a phrase of which the text speaks, and in how many statements."""
+    if not _JOINTS.isdisjoint(phrase):
+        spoken = text.spoken([_Trigger(tuple(map(_stem, _words(" ".join(phrase)))), exact=False)])
+        if spoken:
+            return phrase, spoken
+        runs = [tuple(run) for joint, run in groupby(phrase, key=_JOINTS.__contains__) if not joint]
+        return max((_spoken_part(text, run) for run in runs), key=lambda part: part[1])
+    counts = [text.spoken([_Trigger(tuple(map(_stem, _words(word))), exact=False)]) for word in phrase]
+    for size in range(len(phrase), 0, -1):
+        parts = [(min(counts[at : at + size]), -at) for at in range(len(phrase) - size + 1)]
+        spoken, at = max(parts)
+        if spoken:
+            return phrase[-at : -at + size], spoken
+    return phrase, 0
+
+
+def _joined(phrase: Sequence[str], title: str) -> str:
+    """The words of a phrase as a value; those of a script without spaces stand together."""
+    value = phrase[0]
+    for before, word in pairwise(phrase):
+        value += word if CJK.search(before[-1]) and CJK.search(word[0]) else f"-{word}"
+    elided = re.search(rf"(?<!\w)d['\u2019]{re.escape(phrase[-1])}(?!\w)", title, re.IGNORECASE)
+    return value.replace(f"-de-{phrase[-1]}", f"-d'{phrase[-1]}") if elided is not None else value
 
 
 def _numbered(title: str, phrases: Iterator[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
@@ -173,20 +273,42 @@ def _numbered(title: str, phrases: Iterator[tuple[str, ...]]) -> Iterator[tuple[
         yield (*phrase, number[3]) if number is not None and named else phrase
 
 
-def _title_phrases(title: str, own: set[str]) -> Iterator[tuple[str, ...]]:
+def _title_phrases(title: str, own: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     """Runs of words that may name something, without those that name the project itself."""
-    for part in _BREAK.split(title):
+    for part in _BREAK.split(without_order(without_elisions(title))):
         run: list[str] = []
-        for word in [*part.split(), ""]:
+        pieces = [*_pieces(part), ""]
+        for word, following in zip(pieces, [*pieces[1:], ""], strict=True):
+            if word in _JOINTS and run and _may_name(following, own):
+                run.append(word)
+                continue
             plain = word.casefold().strip("-'\u2019")
             # A word in -ing is a doing at the beginning of a phrase (dropping caches), a thing at its end.
             names = not _NO_NOUN.fullmatch(plain) or (run and plain.endswith("ing"))
-            if len(plain) > 1 and plain not in _STOP | _VERBS and _stem(plain) not in own and names:
+            # An English word before a French "de" is another one: a file d'attente.
+            romance = following in _JOINTS and plain.isalpha() and plain not in FUNCTION_WORDS and len(plain) > 2
+            if names and (romance or _may_name(plain, own)):
                 run.append(plain)
                 continue
-            if run:
-                yield tuple(run[-_LONGEST_PHRASE:])
+            if run and tuple(map(_stem, run)) not in own:
+                joined = sum(one in _JOINTS for one in run)
+                yield tuple(run[-_LONGEST_PHRASE - joined :])
             run = []
+
+
+def _may_name(word: str, own: Sequence[tuple[str, ...]]) -> bool:
+    """Whether a word of a title may be part of what something is called, and is not what the project is called."""
+    return len(word) > 1 and word.casefold() not in _STOP | _VERBS and (_stem(word),) not in own
+
+
+def _pieces(part: str) -> Iterator[str]:
+    """The words of a title; in a script without spaces a word ends where another script begins, or hiragana do."""
+    for word in part.split():
+        if not CJK.search(word):
+            yield word
+            continue
+        for piece in SCRIPT_RUN.findall(word):
+            yield "" if _HIRAGANA.fullmatch(piece) else piece
 
 
 def _proposal(literal: Literal, titled: bool, spoken: int, why: str) -> Proposal:
@@ -196,16 +318,26 @@ def _proposal(literal: Literal, titled: bool, spoken: int, why: str) -> Proposal
     return Proposal(literal, confidence=round(confidence, 2), reason=f"{why}: {where}in {statements} of the leaf")
 
 
-_STOP = STOP_WORDS | HEADER_STOP_WORDS
+#: Between two words that name one thing together: a copia de seguridad, a banco de dados.
+_JOINTS = frozenset({"de", "du", "di", "do", "da", "del", "des"})
+
+_STOP = STOP_WORDS | HEADER_STOP_WORDS | FUNCTION_WORDS
 #: What a thing does in a title is none of its names.
 _VERBS = frozenset(
     """moves move drops drop stops fails breaks crashes hangs dies adds uses runs starts goes gets makes takes needs
-    shows comes becomes loses keeps returns sends""".split()  # noqa: SIM905
+    shows comes becomes loses keeps returns sends doesnt dont cant wont isnt didnt
+    ate broke came fell froze gave got held hung kept lost made ran sank sent shut threw took tore went woke
+    won""".split()  # noqa: SIM905
 )
 
 
 def _words(text: str) -> list[str]:
-    return [word if word.isupper() else word.casefold() for word in _WORD.findall(text)]
+    found = (
+        piece
+        for word in _WORD.findall(without_elisions(text))
+        for piece in (SCRIPT_RUN.findall(word) if CJK.search(word) else [word])
+    )
+    return [word if word.isupper() else word.casefold() for word in found]
 
 
 def _stem(word: str) -> str:

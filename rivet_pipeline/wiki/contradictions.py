@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from uuid import UUID
 
+from rivet_pipeline.summaries.titles import GENERIC_WORDS
 from rivet_pipeline.wiki.names import fold, stem, title_terms
 from rivet_pipeline.wiki.types import LONGEST_CLAIM, Bullet, Section
 
@@ -23,9 +23,11 @@ _MONTHS = {
     name: number
     for number, names in enumerate(
         (
-            "january januar enero", "february februar febrero", "march märz marzo", "april abril", "may mai mayo",
-            "june juni junio", "july juli julio", "august agosto",
-            "september septiembre", "october oktober octubre", "november noviembre", "december dezember diciembre",
+            "january januar enero janvier gennaio janeiro", "february februar febrero février febbraio fevereiro",
+            "march märz marzo mars março", "april abril avril aprile", "may mai mayo maggio maio",
+            "june juni junio juin giugno junho", "july juli julio juillet luglio julho", "august agosto août",
+            "september septiembre septembre settembre setembro", "october oktober octubre octobre ottobre outubro",
+            "november noviembre novembre novembro", "december dezember diciembre décembre dicembre dezembro",
         ),
         1,
     )
@@ -40,14 +42,15 @@ _KANJI_DAY = re.compile(r"(\d{1,2})月(\d{1,2})日")
 _TAKEN_BACK = re.compile(
     r"\b(?:reversed?|revoked?|withdrawn|overturned|taken back|no longer (?:holds|valid|stands)|aufgehoben"
     r"|zurückgenommen"
-    r"|revocada|revocamos|anulada|anulamos|sin efecto|revertida)\b|撤回|取り消",
+    r"|revocada|revocamos|anulada|anulamos|sin efecto|revertida|cancell?ed"
+    r"|annulée?|abandonnée?|annullata|revogada|cancelada)\b|撤回|取り消",
     re.IGNORECASE,
 )
 #: What a verb takes or drops: a name, or up to three words to the end of the phrase.
 _THING = (
-    r"(?:the |our |all |die |den |das |el |la |los |las )?"
+    r"(?:the |our |all |die |den |das |el |la |los |las |le |les |il |lo |gli |os )?"
     r"(?P<object>`[^`]+`|(?-i:[A-Z])[\w.+-]*(?:\s(?:(?-i:[A-Z])|v?\d)[\w.+-]*){0,2}(?=\W|\Z)"
-    r"|[\w.+-]+(?: [\w.+-]+){0,2}?(?=[,.;:!)]|\Z"
+    r"|[\w.+-]+(?: [\w.+-]+){0,3}?(?=[,.;:!)]|\Z"
     r"| (?:from|for|in|on"
     r"|at|and|as|with|because|since|again|altogether|entirely|completely|de|del|por|para|y|porque|von|aus|für|und)\b))"
     r"(?: (?:for|para|für) (?!(?:good|now|ever)\b)(?P<whose>[\w.+-]+(?: [\w.+-]+)?))?"
@@ -57,7 +60,10 @@ _ENDS = re.compile(
     r"(?<!\w)(?:drop|dropped|dropping|remove|removed|abandon|abandoned|retire|retired|stop using|stopped using"
     r"|no longer use|get rid of|switch off|move away from|replace|replaced|no more|instead of"
     r"|wir (?:entfernen|streichen|verwerfen|ersetzen)|statt|quitamos|eliminamos|retiramos|descartamos|abandonamos"
-    r"|dejamos de usar|ya no usamos|sustituimos|reemplazamos|en vez de|en lugar de)\s+" + _THING,
+    r"|dejamos de usar|ya no usamos|sustituimos|reemplazamos|en vez de|en lugar de"
+    r"|(?:on|nous) (?:supprime|abandonne|remplace|enlève|supprimons|abandonnons|remplaçons)|au lieu d[eu]"
+    r"|(?:eliminiamo|togliamo|abbandoniamo|sostituiamo|invece d(?:i|el|ella|ello)|al posto d(?:i|el|ella|ello))"
+    r"|(?:removemos|substituímos|em vez d[aeo]|no lugar d[aeo]))\s+" + _THING,
     re.IGNORECASE,
 )
 #: The end of something that stands before its verb.
@@ -65,12 +71,17 @@ _GONE = re.compile(
     r"(?P<object>(?<![\w.+-])[A-Z][\w.+-]{0,40}(?:\s(?:[A-Z]|v?\d)[\w.+-]{0,40})?|`[^`]{1,80}`)"
     r" (?:is|are) (?:gone|dropped|removed|retired|history)\b"
     r"|(?P<object_cjk>(?<![A-Za-z0-9.+-])[A-Za-z][A-Za-z0-9_.+-]{0,40}|[\u30a0-\u30ff\u4e00-\u9fff]{2,8})"
-    r"(?:の使用)?(?:を(?:やめ|廃止|外|撤去)|は使わな)"
+    r"(?:の使用)?(?:(?:を|は)(?:やめ|廃止|外|撤去)|は使わな)"
+    r"|(?i:(?<!\w)(?:the|der|die|das|el|la|le|il|o|a) (?P<object_whole>[^\W\d_][\w.+-]{0,40}(?: [\w.+-]{1,40}){0,4})"
+    r" (?:is|are|ist|sind|est|sont|queda|está|è|é) (?:gone|dropped|removed|retired|cancell?ed|gestrichen"
+    r"|(?:annulé|supprimé|abandonné)e?s?|(?:anulad|cancelad|eliminad|annullat|eliminat)[oa])(?=[,.;!]|\Z))"
 )
 #: A decision against something.
 _AGAINST = re.compile(
-    r"(?<!\w)(?:no|kein|keine|keinen|sin|ni) (?P<object>[\w.+-]+(?: [\w.+-]+){0,1})(?=[,.;!]|\Z| any more)"
-    r"|(?<!\w)not (?:on |at |by |until )?(?P<figure>\d[\d.:]*)(?: (?P<unit>[^\W\d]+))?(?=[,.;!]|\Z)",
+    r"(?<!\w)(?:no|kein|keine|keinen|sin|ni|sans|senza|sem) (?P<object>[\w.+-]+(?: [\w.+-]+){0,1})(?=[,.;!]|\Z"
+    r"| any more)"
+    r"|(?<!\w)not (?:on |at |by |until )?(?P<figure>\d[\d.:]*)(?: (?P<unit>(?!any more)[^\W\d]+))?(?=[,.;!]|\Z"
+    r"| any ?more)",
     re.IGNORECASE,
 )
 _FIGURE = re.compile(r"(?<![\w#])\d+(?:[.,:]\d+)*")
@@ -86,14 +97,11 @@ _DATES = re.compile(
 _SPACE = re.compile(r"[^\w#]+", re.UNICODE)
 
 #: Words that name nothing by themselves: whoever wants "no rush" ends no rush, and "no data is lost" ends no data.
-_GENERIC = frozenset(
-    stem(fold(word))
-    for word in files(__package__).joinpath("generic_words.txt").read_text(encoding="utf-8").split()
-    + """data use usage line file files comment comments rush doubt worry worries need needs keep
-    hold run set day days hour
-    minute second eile zweifel frage sorge änderung änderungen daten prisa preocupación
-    datos uso""".split()  # noqa: SIM905
+_COMMON = frozenset(
+    """data use usage line file files comment comments rush doubt worry worries need needs keep hold run set day days
+    hour minute second eile zweifel frage sorge änderung änderungen daten prisa preocupación datos uso""".split()  # noqa: SIM905
 )
+_GENERIC = frozenset(stem(fold(word)) for word in GENERIC_WORDS | _COMMON)
 
 #: A sentence of fewer words than this says too little beside its figures.
 _LEAST_WORDS = 3
@@ -255,7 +263,9 @@ def ends_what(decision: str, earlier: str, named: Collection[str]) -> bool:
     Only for what is said to be dropped or replaced: who wants "no index" may well speak of another one.
     """
     roots = _roots(named)
-    words = [_named(match["object"]) for match in _ENDS.finditer(decision[:LONGEST_CLAIM])]
+    text = decision[:LONGEST_CLAIM]
+    ends = [*_ENDS.finditer(text), *_GONE.finditer(text)]
+    words = [_named(" ".join(part for part in match.groupdict().values() if part)) for match in ends]
     ended = [_Ended(_roots(one), frozenset()) for one in words if one - _GENERIC]
     return any(one.words & roots for one in ended) and _rests_on(earlier, decision, ended)
 

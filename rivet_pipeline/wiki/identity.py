@@ -142,7 +142,8 @@ def _by_part(connection: Connection, draft: PatchDraft, ran_in: Collection[str])
     for row in _sharing(connection, keys, draft.title):
         named = set(telling_terms(row["title"])) - home
         if named and (named <= own or own <= named):
-            parts.append((row, sorted(set(row["shared"]) - own - named)))
+            # A word of one title that the other page speaks of counts; what both titles name does not.
+            parts.append((row, sorted(set(row["shared"]) - (own & named))))
     if len(parts) != 1 or not parts[0][1]:
         return None
     row, shared = parts[0]

@@ -33,6 +33,7 @@ from rivet_pipeline.wiki.types import (
     Section,
 )
 from rivet_pipeline.wiki.wordings import (
+    ADDRESSES,
     CAUSE,
     DECIDES,
     FROM_NOW_ON,
@@ -64,12 +65,23 @@ _TELLING = 3
 
 #: Words that only say that something was decided.
 _SIGNALS = frozenset(
-    """agreed decided decision reason reasons today never always entschieden beschlossen decisión decidido acordado date
-    january february march april june july august september october november december monday tuesday wednesday thursday
-    friday saturday sunday""".split()  # noqa: SIM905
+    """agreed decided decision reason reasons today never always entschieden beschlossen decisión decidido acordado
+    date décision decisione deciso decisão january february march april june july august september october
+    november december monday tuesday wednesday thursday friday saturday sunday""".split()  # noqa: SIM905
 )
 _REASON = re.compile(r"\A(?:reasons?|because|weil|grund|motivos?|porque)\b", re.IGNORECASE)
-_FORBIDS = re.compile(r"(?<!\w)(?:never|nie|niemals|nunca|jamás)(?!\w)|\bno\b", re.IGNORECASE)
+#: A decision that says so itself is no wish for ever, even when it holds from now on.
+_SAYS_DECIDED = re.compile(
+    r"\A(?:decision|decided|decisión|decidido|entscheidung|décision|decisione|decisão|決定)\b[^:.;]{0,40}:",
+    re.IGNORECASE,
+)
+#: A person's first word that settles what stands behind its colon: "OK: a house with three bedrooms from 1 August".
+_SETTLES = re.compile(
+    r"\A(?:ok(?:ay)?|good|fine|right|gut|vale|bien|bon|va bene|certo)(?: then| dann| entonces| alors| allora)? ?: +",
+    re.IGNORECASE,
+)
+#: Words before a colon that name whom they are said to: "Summary for your notes: …".
+_LABEL = re.compile(r"\A(?P<label>[^:;`\"]{4,60}):\s+(?=\S.{14})")
 #: Names a thing and an order about it.
 _TO_DO = re.compile(r"\A[A-Z][\w' -]{3,40}: (?=[a-z])" + ORDERS.pattern.removeprefix(r"\A"), re.IGNORECASE)
 #: Names a thing and says what it is.
@@ -80,12 +92,17 @@ _PAST = re.compile(
 #: The writer tells what he did himself.
 _TELLS = re.compile(r"\A(?:I|We|Ich|Wir|Yo)(?!\w)")
 
-_GERMAN = re.compile(r"\b(?:der|die|das|dem|den|und|ist|für|ich|nicht|mit|auf|ein|eine|einen|wie|nur|kein|von)\b")
+_GERMAN = re.compile(
+    r"\b(?:der|die|das|dem|den|und|ist|sind|für|ich|nicht|mit|auf|ein|eine|einen|wie|nur|kein|von|muss|sein|sonst|wird"
+    r"|werden|hat|bei|im|als|nach|aus)\b",
+    re.IGNORECASE,
+)
 _SAYS_FIGURE = re.compile(r"\d")
 
 _NAME = re.compile(
-    r"(?<![\w/.@-])(?:(?:PR|MR) #\d+|[A-Z][A-Za-z0-9]*(?:[._-][A-Za-z0-9]+)+|[A-Z]{2,}[A-Z0-9]*(?:-\d+)?"
-    r"|[A-Z][a-z]+[A-Z]\w*|[A-Z][a-zäöüß]{2,}(?:\s[A-Z][a-zäöüß]{2,}){0,2})(?![\w/-])"
+    r"(?<![\w/.@-])(?:(?:PR|MR) #\d+|[A-Z][A-Za-z0-9]*(?:(?:[._-]|['\u2019](?=[A-Z]))[A-Za-z0-9]+)+"
+    r"|[A-Z]{2,}[A-Z0-9]*(?:-\d+)?|[A-Z][a-z]+[A-Z]\w*(?:\s[A-Z][a-zäöüß]{2,})?"
+    r"|[A-Z][a-zäöüß]{2,}(?:\s[A-Z][a-zäöüß]{2,}){0,2})(?![\w/-])"
 )
 _NO_NAME = frozenset(files(__package__).joinpath("no_names.txt").read_text(encoding="utf-8").split())
 _FACT_IDENTIFIER = re.compile(r"[A-Za-z].*[._/#-]|[a-z][A-Z]|[A-Z]+-\d")
@@ -131,6 +148,8 @@ def _standing(turns: Sequence[Message]) -> Iterator[_Wish]:
             continue
         rules = False
         for text in turn.held:
+            if _SAYS_DECIDED.match(text):
+                continue
             rules = rules or RULES.search(text) is not None
             point = without_introduction(text)
             # The point begins with a capital that it may not have in the sentence, so it is told by its length.
@@ -181,7 +200,16 @@ def _about_subject(request: MineRequest, turns: Sequence[Message], wished: set[s
         _draft(request, home, claims, others if home == title else ())
         for home, kept in homes.items()
         if (claims := _claims(kept, own if home == title else None))
+        and (home != title or own is not None or _is_worth_a_page(claims, terms | aspects))
     ]
+
+
+def _is_worth_a_page(claims: Sequence[Claim], terms: set[str]) -> bool:
+    """Whether a new page says something of its subject: a decision or a change, or a sentence that names it."""
+    return any(
+        claim.section == "decisions" or claim.text.startswith("Committed: ") or speaks_of(claim.text, terms)
+        for claim in claims
+    )
 
 
 def _earlier(request: MineRequest) -> list[Candidate]:
@@ -279,7 +307,8 @@ def _finding(text: str, turn: Message, *, opens: bool) -> _Found | None:
         if not stands_alone(text, turn.voice, proposal=True):
             return None
         return _Found("decisions", f"{text} Agreed: \u201c{yes}\u201d", turn.when, 0.85, free=True)
-    if not stands_alone(text, turn.voice):
+    point = _unaddressed(text)
+    if not stands_alone(point, turn.voice) or (turn.voice == "system" and POLICY.match(text)):
         return None
     person = turn.voice in {"user", "system"}
     planned = PLANS.search(text) is not None or any(map(DECIDES.search, turn.said))
@@ -289,10 +318,11 @@ def _finding(text: str, turn: Message, *, opens: bool) -> _Found | None:
     told = _PAST.search(text) is not None and not _TELLS.match(text) and not (opens and MINE.search(text))
     checks: list[tuple[bool, Section, float, bool]] = [
         (_decides(text), "decisions", 0.9 if person else 0.7, person),
+        (turn.voice == "user" and _is_settled(text, turn), "decisions", 0.85, True),
         (RESULT.match(text) is not None, "facts", 0.75, True),
-        (person and POLICY.match(text) is not None, "decisions", 0.85, True),
+        (turn.voice == "user" and POLICY.match(text) is not None, "decisions", 0.85, True),
         (person and revises, "decisions", 0.85, False),
-        (person and WANTS.search(text) is not None, "preferences", 0.75, _FORBIDS.search(text) is not None),
+        (person and WANTS.search(text) is not None, "preferences", 0.75, PREFERS_HERE.search(text) is not None),
         (OPEN.search(text) is not None and not person, "open", 0.45, False),
         (CAUSE.search(text) is not None, "facts", 0.6, False),
         (person and told, "facts", 0.5, turn.voice == "user"),
@@ -310,13 +340,27 @@ def _finding(text: str, turn: Message, *, opens: bool) -> _Found | None:
         if holds:
             return _Found(
                 section,
-                text,
+                point,
                 turn.when,
                 weight,
                 free,
                 passing=passing and section in {"facts", "open"} and not _DEFINES.match(text),
             )
     return None
+
+
+def _is_settled(text: str, turn: Message) -> bool:
+    """Whether a person has said it behind the colon of an OK."""
+    said = ((raw, _SETTLES.match(raw)) for raw in turn.raw)
+    return any(ok is not None and raw[ok.end() :].casefold().startswith(text.casefold()[:40]) for raw, ok in said)
+
+
+def _unaddressed(text: str) -> str:
+    """A result without a label that speaks to somebody: the reader of a page has no such notes."""
+    label = _LABEL.match(text)
+    if label is None or RESULT.match(text) is None or ADDRESSES.search(label["label"]) is None:
+        return text
+    return text[label.end() :]
 
 
 def _decides(text: str) -> bool:

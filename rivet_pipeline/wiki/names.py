@@ -6,8 +6,10 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Collection, Iterable
+from functools import cache
 
 from rivet_pipeline.summaries.signals import NUMBERED, STOP_WORDS
+from rivet_pipeline.summaries.titles import FUNCTION_WORDS
 from rivet_pipeline.wiki.types import LONGEST_TITLE
 
 #: Characters of a slug, as the addresses of pages have them.
@@ -92,9 +94,15 @@ def title_terms(title: str) -> list[str]:
     terms = dict.fromkeys(
         stem(word)
         for word in _WORD.findall(fold(_CAMEL.sub(" ", title)))
-        if word not in STOP_WORDS and (len(word) > 1 or _CJK.match(word))
+        if word not in _silent() and (len(word) > 1 or _CJK.match(word))
     )
     return list(terms)
+
+
+@cache
+def _silent() -> frozenset[str]:
+    """The folded words that carry no title."""
+    return STOP_WORDS | {fold(word) for word in FUNCTION_WORDS}
 
 
 def speaks_of(text: str, terms: Collection[str]) -> bool:
@@ -171,7 +179,7 @@ def tidy_title(text: str) -> str:
     """A title on one line, without quotes around it, beginning with a capital where a plain word begins it."""
     title = " ".join(text.split()).strip(" \"'`*#»«\u201c\u201d\u201e").strip()
     first = title.split(" ", 1)[0]
-    if first.isascii() and first.isalpha() and first.islower() and " " in title:
+    if first.isalpha() and first.islower() and " " in title:
         title = title[0].upper() + title[1:]
     return title
 

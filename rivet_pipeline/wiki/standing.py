@@ -24,6 +24,7 @@ from rivet_pipeline.wiki.wordings import (
     ELSEWHERE,
     GUESS,
     GUESS_CJK,
+    HABITUAL,
     LOGS,
     ORDERS,
     POLICY,
@@ -51,6 +52,16 @@ _CUT = re.compile(
     r"(?:[:,;\u2026\u2013\u2014-]|\.\.\.|\[\u2026\])\s*\Z|\b(?:and|or|the|a|of|to|with|und|der|die|y|de|el|la)\Z", re.I
 )
 _END_PRONOUN = re.compile(r"(?<!\w)(?:it|them|that|this|so|too|there)[.!]?\Z", re.IGNORECASE)
+#: At the end of a clause that says when, a pronoun stands for what the clause before it names.
+_OWN_PRONOUN = re.compile(
+    r"\A(?:\S+ ){3,40}(?:before|until|unless|once) (?:\S+ ){2,6}(?:it|them)[.!]?\Z", re.IGNORECASE
+)
+#: A short sentence about a thing that was named before: "On garde cette grille."
+_SHOWN = re.compile(
+    r"\A(?:\S+ ){1,2}(?:this|that|these|those|cet|cette|ces|diese[nmrs]?|est[ae]|es[ae]|quest[oa]|quell[oa]|ess[ae])"
+    r" [^\W\d]+[.!]?\Z",
+    re.IGNORECASE,
+)
 #: The subject of the first clause, behind where, when or how: "In the oven they take four hours".
 _LATE_PRONOUN = re.compile(
     r"\A(?:in|at|on|with|without|for|after|before|by|from|under|im|am|bei|mit|ohne|en|con|sin)\s[^,.;:]{3,60}\s"
@@ -65,6 +76,11 @@ _ANSWER = re.compile(
 )
 _CLOCK = re.compile(r"(?<![\d:])\d{1,2}:\d\d(?![\d:])")
 _HAPPENED = re.compile(r"(?<!\w)(?:ran|went|came|fell|fired|began|started|dates|resolved)(?!\w)", re.IGNORECASE)
+#: No prose: a command with its options, one of a chat, or the place of code that was left out.
+_MACHINE = re.compile(
+    r"\A(?:/[a-z][\w:-]*(?:\s|\Z)|(?:~|\.{1,2})?/\S+/\S+\s)|\A(?:\S+ ){0,2}code: `"
+    r"|(?<!\S)--[a-z][\w-]+\b[^.;`]{0,200}\s--[a-z]"
+)
 _QUESTION = re.compile(r"[?\uff1f][\"'\u201d\u00bb)]*\Z|\A\u00bf")
 _PAIRS = (("(", ")"), ("[", "]"), ("\u00bb", "\u00ab"), ("\u201c", "\u201d"))
 #: The first piece of a sentence that was read together with what follows it.
@@ -74,12 +90,15 @@ _SMALL_END = re.compile(r"(?<=[^\W\d_]{4}[.!?])\s+(?=[a-z]+[\s,])")
 _LABEL = re.compile(r"\A(?:reasons?|proposal|recommendation|fix|grund|vorschlag|motivos?|propuesta):\Z", re.IGNORECASE)
 #: What is said before the point, up to a colon.
 _INTRODUCTION = re.compile(r"\A(?P<before>[^:;`\"]{4,80}):\s+(?P<point>[^\s].{14,})\Z")
+#: The sign before an item of a list.
+_ITEM = re.compile(r"\A[\u2022\u00b7\u25aa\u2023]\s*")
 _OPENING = re.compile(
-    r"\A(?:(?:ok(?:ay)?|good|very good|nice|right|perfect|exactly|great|fine|yes|super|done|indeed|thanks?|got it"
-    r"|hm+|ah"
+    r"\A(?:(?:ok(?:ay)? then|ok(?:ay)?|good|very good|nice|right|perfect|exactly|great|fine|yes|super|done|indeed"
+    r"|thanks?|got it"
+    r"|hm+|ah|oui|sì|très bien|parfait|d['\u2019]accord|entendu|bonjour|perfetto|va bene|perfeito|certo|sim"
     r"|morning|vale|bien|sí|perfecto|gut|schön|ja|note|for the record)\s*[.!,:]\s+|(?:then|and|but|so|now|also"
     r"|dann|also"
-    r"|und|y|pero|entonces)\s+(?=[a-zäöüßáéíóúñ]))+(?=[\w`\"\u00bb\u00bf])",
+    r"|und|y|pero|entonces|et|mais|donc|alors|e|ma|allora|mas|então)\s+(?=[a-zäöüßáéíóúñ]))+(?=[\w`\"\u00bb\u00bf])",
     re.IGNORECASE,
 )
 
@@ -88,7 +107,7 @@ def points_of(text: str) -> list[str]:
     """The sentences of what was said in one breath, without scraps before them ("Nice. Fix both. Names: ...")."""
     points = []
     for sentence in (piece for prose in split_prose(text.strip()) for piece in _as_typed(prose)):
-        point = " ".join(sentence.split()).strip()
+        point = _ITEM.sub("", " ".join(sentence.split()).strip())
         while (scrap := _SCRAP.match(point)) is not None and not _weighs(scrap["scrap"]):
             point = point[scrap.end() :]
         point = _OPENING.sub("", point)
@@ -109,7 +128,7 @@ def _as_typed(prose: str) -> Iterator[str]:
 
 def _with_capital(point: str) -> str:
     """A sentence as sentences begin; an identifier at its beginning stays as it is written."""
-    first = point.split(maxsplit=1)[0].rstrip(".,:;!?")
+    first = point.split(maxsplit=1)[0].rstrip(".,:;!?").replace("'", "").replace("\u2019", "")
     return point[0].upper() + point[1:] if first.isascii() and first.isalpha() else point
 
 
@@ -150,7 +169,7 @@ def is_guess(text: str) -> bool:
 def is_whole(text: str) -> bool:
     """Whether nothing is cut off: an end, pairs of signs, enough words."""
     shortest = _SHORTEST_CJK if _CJK.search(text) else _SHORTEST
-    if not shortest <= len(text) <= LONGEST_CLAIM or is_question(text) or _CUT.search(text):
+    if not shortest <= len(text) <= LONGEST_CLAIM or is_question(text) or _CUT.search(text) or _MACHINE.search(text):
         return False
     if (
         text.count("`") % 2
@@ -168,12 +187,14 @@ def _ends_well(text: str) -> bool:
 
 def points_elsewhere(text: str) -> bool:
     """Whether a sentence needs another one, or the day on which it was said."""
-    patterns = (BACKWARD, ELSEWHERE, PRONOUN, AGENDA, _END_PRONOUN, _LATE_PRONOUN, _ANSWER)
+    patterns = (BACKWARD, ELSEWHERE, PRONOUN, AGENDA, _SHOWN, _LATE_PRONOUN, _ANSWER)
     if any(pattern.search(text) for pattern in patterns):
+        return True
+    if _END_PRONOUN.search(text) is not None and _OWN_PRONOUN.match(text) is None:
         return True
     happened = _CLOCK.search(text) is not None and _HAPPENED.search(text) is not None
     dated = happened or RELATIVE.search(text) is not None or RELATIVE_CJK.search(text) is not None
-    return dated and not names_a_day(text)
+    return dated and not names_a_day(text) and HABITUAL.search(text) is None
 
 
 def stands_alone(text: str, voice: str, *, proposal: bool = False, order: bool = False) -> bool:

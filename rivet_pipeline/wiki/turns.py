@@ -38,6 +38,12 @@ _COMMIT = re.compile(
 )
 _FAILED = re.compile(r"\u2192 (?:exit [1-9]|error\b)")
 
+#: Behind a word of agreement: what follows takes some of it back.
+_LIMITS = re.compile(
+    r"\A, (?:but|only|just|except|not|aber|nur|nicht|pero|sólo|solo|mais|seulement|pas|ma|però|mas)(?!\w)",
+    re.IGNORECASE,
+)
+
 #: A longer first sentence is no bare agreement.
 _LONGEST_YES = 80
 
@@ -166,6 +172,8 @@ def _agreement(answer: Message) -> str | None:
     first = re.split(r"(?<=[.!\u3002])\s*", answer.raw[0].strip(), maxsplit=1)[0]
     clause = first.split(", ")[0]
     if len(first) > _LONGEST_YES // 2 and len(clause) < _LONGEST_YES // 2:
+        if _LIMITS.match(first[len(clause) :]) is not None:
+            return None
         first = clause
     yes = ACCEPTS.search(first) is not None or ACCEPTS_CJK.search(first) is not None
     if not yes or len(first) > _LONGEST_YES or is_question(first) or RESERVES.search(first):

@@ -21,6 +21,7 @@ from rivet_pipeline.tags.quality import dropped_leaves, outdated_leaves
 from rivet_pipeline.tags.review import add_tag, decide_literal
 from rivet_pipeline.tags.types import TagAnswer
 from rivet_pipeline.tags.vocabulary import Entry, decide_values, list_values, merge_values, upsert_value
+from rivet_pipeline.versions import TAGS_VERSION
 from rivet_pipeline_tests.integration.memory_rows import add_conversation
 from rivet_pipeline_tests.integration.tagging import (
     FailingTagger,
@@ -59,7 +60,7 @@ def test_a_suggestion_stands_on_the_leaf_and_on_its_conversation(connection: Con
     assert (row["source"], row["proposed_by"], row["pipeline_version"], row["reason"]) == (
         "model",
         "tagger-1",
-        1,
+        TAGS_VERSION,
         "it says so",
     )
     assert row["confidence"] == pytest.approx(0.8)
@@ -271,7 +272,7 @@ def test_a_newer_version_asks_again_and_takes_back_what_it_would_not_say(
     tag_all(pool, ScriptedTagger(["topic:caching", "topic:vague", "topic:wrong", "topic:kept"]))
     decide_literal(connection, session, Literal("topic", "wrong"), "rejected", by="ada")
     decide_literal(connection, session, Literal("topic", "kept"), "accepted", by="ada")
-    monkeypatch.setattr(propose, "TAGS_VERSION", 2)
+    monkeypatch.setattr(propose, "TAGS_VERSION", TAGS_VERSION + 1)
     tagger = ScriptedTagger(["topic:caching", "topic:new", "topic:wrong"])
     announce_tagger(connection, tagger)
     assert due(connection) == 0

@@ -11,6 +11,7 @@ import pytest
 from rivet_pipeline.automation.instance import PRIORITY, WIKI_TAG
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.settings import get_settings
+from rivet_pipeline.versions import WIKI_PIPELINE_VERSION
 from rivet_pipeline_tests.integration.pipeline import DAY, Pipeline, capture
 from rivet_pipeline_tests.integration.test_sensors import carry_out, remine_requests, stages, tick
 
@@ -64,12 +65,14 @@ def test_from_a_capture_to_a_page_with_vectors_and_once_more_for_a_newer_version
     assert carry_out(pipeline, live).success
     assert pipeline.rows("SELECT pipeline_version FROM ros_wiki_extractions ORDER BY 1") == [
         {"pipeline_version": 3},
-        {"pipeline_version": 4},
+        {"pipeline_version": WIKI_PIPELINE_VERSION},
     ]
     (again,) = remine_requests(pipeline)
     assert (stages(again), again.tags[PRIORITY]) == ({"wiki_patches"}, "-1")
     assert carry_out(pipeline, again).success
-    assert pipeline.rows("SELECT DISTINCT pipeline_version FROM ros_wiki_extractions") == [{"pipeline_version": 4}]
+    assert pipeline.rows("SELECT DISTINCT pipeline_version FROM ros_wiki_extractions") == [
+        {"pipeline_version": WIKI_PIPELINE_VERSION}
+    ]
     assert pipeline.rows("SELECT count(*)::int AS n FROM ros_wiki_patches") == [{"n": 1}]
     assert pipeline.run(DAY, job="remine_wiki_days").success
 

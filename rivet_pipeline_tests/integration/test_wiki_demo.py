@@ -60,7 +60,6 @@ SESSIONS = {
     # Redis was put in front of it, and taken away again three weeks later.
     "prediction-endpoint": {"2026-09-03", "2026-09-24"},
     "storm-surge-warning": {"2026-10-20"},
-    "tank": {"2026-10-13"},
     "tide-gauge-importer": {"2026-09-01"},
 }
 #: What a person wants everywhere and always, from whichever session.
@@ -189,10 +188,16 @@ SAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "gauge-history": (("Only ANALYZE then, no index.",), ("8 seconds", "B-tree", "0.068")),
     "gauge-tg-04": (("Set TG-04 to 300", "suspect = true"), ("foot", "0.3048", "Load them", "I would take")),
-    "kelpie-0-10-0": (("SQLite is in the standard library",), ("PR #18", "database is locked", "Haruka has")),
+    "kelpie-0-10-0": (
+        ("For the record why SQLite", "never cross a fork"),
+        ("PR #18", "database is locked", "Haruka has", "your dependency rule"),
+    ),
     "kelpie-0-11": (("keep both copies, detection with If-Match and hash",), ("I like that", "Last writer wins")),
     "kelpie-nfc": (("never rename the local file", "differ only in Unicode form"), ("Fix both", "uploaded again")),
-    "kelpie-push": (("came from the WireGuard MTU",), ("most likely", "50 MB", "max_size", "1352")),
+    "kelpie-push": (
+        ("ConnectionResetError on kelpie push came from the WireGuard MTU",),
+        ("most likely", "50 MB", "max_size", "1352", "your notes"),
+    ),
     "morgenbericht": (("einen kurzen Bericht auf Deutsch",), ("kommt morgen", "5:30 UTC")),
     "nightly-restic-backup": (("move the reboot to 04:30",), ("cron entry", "not the cron job")),
     "postgres-migration": (
@@ -211,7 +216,6 @@ SAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("4 of 4 surges warned", "rise more than 1.20 m above mean high water"),
         ("Two things today", "5433", "Plausibility ranges", "kelpie 0.11", "Threshold stays"),
     ),
-    "tank": (("The old cable had a kink",), ("Snapshot", "20 October", "1,412")),
     "tide-gauge-importer": (("8437 for the tide gauge importer",), ("Leave them", "line 57", "Run it", "by hand")),
 }
 
@@ -367,7 +371,7 @@ def test_the_command_lists_shows_finds_and_exports(run: Run, tmp_path: Path) -> 
     assert "Grafana" in run("gaps").out
     assert run("gaps", "--json").json["unmined"] == 0
     assert "No patch is proposed." in run("patches").out
-    assert "facts:" in run("patches", "--state", "applied", "--page", "tank").out
+    assert "facts:" in run("patches", "--state", "applied", "--page", "kelpie-0-10-0").out
     assert "importer" in run("patches", "--state", "applied", "--page", "Tide gauge importer").out
     assert "No patch of 'nothing' is applied." in run("patches", "--state", "applied", "--page", "nothing").out
     folder = tmp_path / "vault"
@@ -379,7 +383,7 @@ def test_the_command_lists_shows_finds_and_exports(run: Run, tmp_path: Path) -> 
     assert "no patch begins with 00000000" in run("revert", "00000000").err
     assert "is no id" in run("decide", "accept", "0b9c").err
     assert "is no id" in run("decide", "accept", "of the bread").err
-    known = run("patches", "--state", "applied", "--page", "tank", "--json").json["patches"][0]["id"]
+    known = run("patches", "--state", "applied", "--page", "kelpie-0-10-0", "--json").json["patches"][0]["id"]
     refused = run("decide", "reject", known[:8])
     assert (refused.code, f"{known}: it is applied; revert it instead" in refused.err) == (1, True)
 
@@ -404,12 +408,12 @@ def test_the_export_is_stable_and_its_links_lead_to_files(wiki: Connection, tmp_
 
 
 def test_the_export_never_touches_what_it_did_not_write(wiki: Connection, tmp_path: Path) -> None:
-    mine = tmp_path / "tank.md"
+    mine = tmp_path / "morgenbericht.md"
     mine.write_text("My own notes.")
     (tmp_path / "kelpie-push.md").symlink_to(mine)
     (tmp_path / "elsewhere").mkdir()
     first = export_wiki(wiki, tmp_path)
-    assert sorted(first.left_alone) == ["kelpie-push.md", "tank.md"]
+    assert sorted(first.left_alone) == ["kelpie-push.md", "morgenbericht.md"]
     assert mine.read_text() == "My own notes."
     edited = tmp_path / "gauge-history.md"
     edited.write_text("Edited by hand.")
@@ -419,7 +423,7 @@ def test_the_export_never_touches_what_it_did_not_write(wiki: Connection, tmp_pa
     (tmp_path / MANIFEST).write_text(json.dumps(manifest))
     (tmp_path / "gone.md").write_text("Once ours, and edited since.")
     second = export_wiki(wiki, tmp_path)
-    assert sorted(second.left_alone) == ["gauge-history.md", "gone.md", "kelpie-push.md", "tank.md"]
+    assert sorted(second.left_alone) == ["gauge-history.md", "gone.md", "kelpie-push.md", "morgenbericht.md"]
     assert edited.read_text() == "Edited by hand."
     assert (tmp_path / "gone.md").exists()
     assert (tmp_path / "elsewhere").is_dir()

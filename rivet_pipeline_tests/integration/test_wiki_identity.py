@@ -97,6 +97,16 @@ def test_one_shared_name_is_enough_only_when_it_names_one_thing(
     assert identity.decision == ("entities" if same else "new")
 
 
+def test_a_word_of_one_title_that_the_other_page_speaks_of_tells_that_they_are_one(
+    connection: Connection, pool: Pool
+) -> None:
+    pages(connection, pool, "Training plan for Hamburg marathon | The goal is 3:55 | @Maurten")
+    assert found(connection, draft("Marathon", "x"))[1].decision == "new"
+    slug, identity = found(connection, draft("Marathon", "x", entities=["Hamburg"]))
+    assert (slug, identity.decision) == ("training-plan-for-hamburg-marathon", "entities")
+    assert "hamburg" in identity.reason
+
+
 def test_names_that_make_up_little_of_the_proposal_do_not_count(connection: Connection, pool: Pool) -> None:
     pages(connection, pool, "Nightly backup | It runs at night | @restic | @ntfy")
     many = ["restic", "ntfy", "smartctl", "SATA", "zpool", "disk B", "cable", "scrub"]

@@ -69,6 +69,61 @@ def test_a_title_that_is_somebodys_first_words_gives_no_phrases() -> None:
     assert found(text, title="The crane woke me. Please look.") == []
 
 
+def test_the_statement_that_a_title_was_made_of_says_nothing_more() -> None:
+    assert found(statements("Translate hello to Spanish", "Hola."), title="Translate hello to Spanish") == []
+
+
+def test_a_question_behind_a_subject_leaves_the_subject() -> None:
+    text = statements("The churn model is too good.", "With the split the churn model is worse.")
+    assert found(text, title="Churn model: why is the AUC 0.97?") == ["topic:churn-model"]
+
+
+def test_the_words_of_identifiers_and_paths_are_not_spoken_of() -> None:
+    text = statements("days_since_last_invoice is 0.8.", "So days_since_last_invoice leaks.", "See deploy/invoice too.")
+    assert found(text) == []
+
+
+def test_the_words_of_a_project_of_several_words_may_name_a_subject() -> None:
+    text = statements("The lantern moves.", "A lantern puzzle, then.", "The puzzle is dark.")
+    assert found(text, title="Lantern puzzle, day 1", current=["project:lantern-jam"]) == ["topic:lantern-puzzle"]
+
+
+def test_a_name_of_the_title_needs_fewer_statements_than_a_word() -> None:
+    assert found(statements("We take Bevy.", "With Bevy it is easy."), title="A puzzle in Bevy") == ["topic:bevy"]
+    assert found(statements("We take bricks.", "With bricks it is easy."), title="A puzzle in bricks") == []
+
+
+def test_folders_that_every_project_has_are_not_proposed_as_projects() -> None:
+    text = statements("The repo is old.", "Clone the repo.", "Test the repo.", "Test it.", "And test again.")
+    assert found(text, vocabulary=["project:repo", "project:test", "project:tmp"]) == []
+
+
+def test_titles_of_other_languages_are_cut_at_their_own_words() -> None:
+    for title, text, tags in [
+        (
+            "Préparer le cours sur la Révolution française",
+            statements("Une séquence sur la Révolution française."),
+            ["topic:révolution-française"],
+        ),
+        (
+            "Choix de la file d'attente",
+            statements("La file d'attente est lente.", "Il faut une file d'attente."),
+            ["topic:file-d'attente"],
+        ),
+        (
+            "Copia de seguridad de la tienda",
+            statements("La copia de seguridad falla.", "Otra copia de seguridad."),
+            ["topic:copia-de-seguridad"],
+        ),
+        (
+            "経費精算アプリの通知をメールからSlackに変更",
+            statements("Slackへの通知を提案します。", "通知は9時です。", "Slackのトークン。"),
+            ["topic:slack", "topic:通知"],
+        ),
+    ]:
+        assert found(text, title=title) == tags
+
+
 def test_words_in_capitals_are_not_ordinary_words() -> None:
     assert found(statements("A smart idea.", "So smart.", "Very smart indeed.")) == []
     assert found(statements("SMART reports errors.", "Read the SMART values.")) == ["topic:disk-failure"]

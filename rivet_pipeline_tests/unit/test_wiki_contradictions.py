@@ -39,6 +39,8 @@ def ends(decision: str, earlier: str) -> bool:
         ("The importer keeps backups for 14 days, not 30 days.", "The printer jams every 30 days."),
         ("The importer waits 20 s, not 30 s.", "The importer has 30 gauges."),
         ("The importer waits 20 s, not 30 s.", "The importer sleeps for 30 m."),
+        ("Decided: the cache entry is dropped after five minutes.", "The cache entry has a key of 16 bytes."),
+        ("Le contrôle du 13 mars est annulé, chaque groupe présente.", "Le contrôle du 20 mars dure une heure."),
     ],
 )
 def test_a_word_or_a_figure_in_common_ends_nothing(decision: str, earlier: str) -> None:
@@ -61,6 +63,12 @@ def test_a_word_or_a_figure_in_common_ends_nothing(decision: str, earlier: str) 
         ("The importer waits 20 ms, not 30 ms.", "The importer sleeps for 30ms."),
         ("The importer waits 20 s, not 30 s.", "The importer sleeps for 30 s."),
         ("The importer waits 20 s, not 30 s.", "The importer sleeps for 30s."),
+        ("The goal is not 3:55 any more, it is 4:10 now.", "The goal time is 3:55."),
+        ("We put PgBouncer there, and the pool size of 4 is dropped.", "I propose a pool size of 4 for each replica."),
+        ("Le contrôle du 13 mars est annulé, chaque groupe présente.", "Le contrôle aura lieu le 13 mars."),
+        ("Prendiamo la ceramica invece della resina.", "Decisione: il piatto è in resina."),
+        ("Usamos views em vez de procedures.", "As procedures ficam no banco."),
+        ("Wir streichen die Bewässerung um 20 Uhr.", "Die Bewässerung ist um 6 Uhr und um 20 Uhr."),
     ],
 )
 def test_what_rests_on_the_thing_that_goes_is_history(decision: str, earlier: str) -> None:

@@ -185,8 +185,7 @@ def test_what_tells_a_thing_from_its_like_is_part_of_its_name(title: str, subjec
         ("kelpie 0.10.0: SQLite manifest and release", "kelpie"),
         ("Migration day: tidewatch moves from Postgres 15 to 17", "Postgres migration"),
         ("Gauge TG-04 in Tangholm was offline from 2 to 4 October", "Gauge TG-04"),
-        ("Haruka reports from her Mac that kelpie uploads notes.md again", "kelpie"),
-        ('ntfy woke me: "tank is DEGRADED". Please look', "tank"),
+        ("Haruka reports from her Mac that Kelpie uploads notes.md again", "Kelpie"),
         ("Morgenbericht für das Hafenbüro", "Morgenbericht"),
         ("Fix the receipt scanner", "Receipt scanner"),
         ("Add dark mode to the settings page", "Dark mode"),
@@ -195,12 +194,50 @@ def test_what_tells_a_thing_from_its_like_is_part_of_its_name(title: str, subjec
         ("Pedidos duplicados en la web de la panadería", "Pedidos duplicados"),
         ("Copia de seguridad de la tienda", "Copia de seguridad"),
         ("注文締切の変更", "注文締切"),
+        # An order or an infinitive, and what it is done to.
+        ("Build a sortable data table in React", "Sortable data table"),
+        ("Use the Spinner instead of the inlined custom spinner", "Spinner"),
+        ("Migrar la API de facturas a FastAPI", "API de facturas"),
+        ("Migração do banco de dados para Postgres 16", "Migração do banco de dados"),
+        # What a plan, a lesson or a choice is for, about or of.
+        ("Training plan for the Hamburg marathon", "Training plan for Hamburg marathon"),
+        ("Incident review: checkout outage on 4 May", "checkout outage"),
+        ("Préparer le cours sur la Révolution française", "Révolution française"),
+        ("Choix de la file d'attente pour les e-mails", "File d'attente"),
+        ("DATEV-Export der Zeiterfassung", "DATEV-Export"),
+        ("Corriger les doublons dans l'import des adhérents", "Doublons dans l'import"),
+        ("La app de turnos no envía recordatorios", "app de turnos"),
+        # A Japanese title's subject is what its mark of a case stands behind.
+        ("経費精算アプリの通知をメールからSlackに変更", "経費精算アプリの通知"),
     ],
 )
 def test_a_session_is_about_the_first_thing_that_its_title_names(title: str, subject: str) -> None:
     found = subject_of(title, "")
     assert found is not None
-    assert found[0] == subject
+    assert found[0] == tidy_title(subject)
+
+
+@pytest.mark.parametrize(
+    ("title", "body"),
+    [
+        ("run the build for this workspace and tell me if it compiles", "The build works."),
+        ('ntfy woke me: "tank is DEGRADED". Please look', "The tank is degraded."),
+        ("alright, read it in full", "alright"),
+        ("Search if claude can use the web", "A search was started."),
+    ],
+)
+def test_one_common_word_of_a_sentence_is_no_subject(title: str, body: str) -> None:
+    assert subject_of(title, body) is None
+
+
+def test_a_common_word_before_a_colon_and_a_name_are_subjects() -> None:
+    for title, body, subject in [
+        ("Sourdough again: summer schedule", "The sourdough rose.", "Sourdough"),
+        ("start phoenix in background", "The Phoenix server runs, says Phoenix.", "phoenix"),
+    ]:
+        found = subject_of(title, body)
+        assert found is not None
+        assert found[0] == subject
 
 
 @pytest.mark.parametrize("title", ["", "Hello", "please look at this", "12 34", "???", "and then we did it again"])

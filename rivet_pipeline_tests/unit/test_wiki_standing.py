@@ -35,6 +35,11 @@ def claims(title: str, *said: str) -> list[str]:
         ("The decision of 3 May is reversed, today, 24 May 2026.", "user"),
         ("Cada pedido lleva una clave única.", "user"),
         ("土曜日の注文締切は21時にします。", "user"),
+        ("Intervals on Thursday and a long run on Sunday, every week.", "user"),
+        ("No note is deleted on the device before the server has confirmed it.", "user"),
+        ("La grille des exposés compte 20 points.", "assistant"),
+        ("Il piatto in ceramica costa 240 euro.", "assistant"),
+        ("As tabelas são copiadas em três minutos.", "assistant"),
     ],
 )
 def test_a_whole_sentence_stands(text: str, voice: str) -> None:
@@ -58,6 +63,25 @@ def test_a_whole_sentence_stands(text: str, voice: str) -> None:
         ("Creo que es la impresora de la cocina.", "assistant"),
         ("たぶん金曜の夜の仕込みを遅らせれば大丈夫です。", "assistant"),
         ("The gripper opens when `jaws", "assistant"),
+        # Said to somebody who is not the page's reader.
+        ("SQLite is in the standard library, so your rule is kept.", "assistant"),
+        # No prose.
+        ("/run pytest tests/scrape/test_scrape.py", "user"),
+        ("/usr/bin/aider test_coder.py takes the arguments of the run", "assistant"),
+        ("python code: `Scraper`, `scrape`", "assistant"),
+        # What an agent does now, did, or is going to do.
+        ("Locating the save command now, read-only.", "assistant"),
+        ("Implemented the shadow collision by casting rays.", "assistant"),
+        ("We'll create a new test for the scraper.", "assistant"),
+        ("Runs the command to commit the changes.", "assistant"),
+        # Other languages.
+        ("Je pense que Redis suffirait.", "assistant"),
+        ("On garde cette grille.", "user"),
+        ("C'est noté, pas plus de vingt lignes.", "assistant"),
+        ("La page est trop lente.", "user"),
+        ("Lo scarico è troppo alto.", "user"),
+        ("Talvez o pgloader converta os tipos.", "assistant"),
+        ("Die Regentonnen waren nach fünf Tagen leer.", "user"),
     ],
 )
 def test_a_scrap_a_guess_an_order_and_a_complaint_do_not(text: str, voice: str) -> None:
@@ -281,3 +305,64 @@ def test_long_texts_are_read_to_their_end() -> None:
     when = "2026-03-02T11:00Z"
     (turn,) = read_turns(MineRequest(uuid4(), f"- {when} pi/tool: Bash: {shell}", NOON, NOON, "Gripper", "pi"))
     assert turn.commits == ["Gripper driver waits for an interrupt"]
+
+
+@pytest.mark.parametrize(
+    ("proposal", "answer"),
+    [
+        ("Ich schlage einen monatlichen Export per Cronjob vor.", "Einverstanden, aber nicht per Cronjob, sondern so."),
+        (
+            "I suggest a monthly export of the hours by cron.",
+            "Agreed, but only for the hours that were approved by us.",
+        ),
+        ("Je propose un export mensuel des heures par cron.", "D'accord, mais seulement les heures qui sont validées."),
+    ],
+)
+def test_an_agreement_with_a_condition_is_none(proposal: str, answer: str) -> None:
+    assert not any(proposal in claim for claim in claims("Export", f"assistant: {proposal}", f"user: {answer}"))
+
+
+@pytest.mark.parametrize(
+    ("proposal", "answer"),
+    [
+        ("Let's cut the taper: no run of more than 12 km.", "Agreed."),
+        ("Je propose deux séances sur la Terreur.", "D'accord, on fait comme ça."),
+        ("Per il bagno consiglio piastrelle grandi.", "Va bene."),
+        ("Recomendo usar o pgloader.", "Combinado."),
+    ],
+)
+def test_proposals_are_agreed_to_in_other_languages(proposal: str, answer: str) -> None:
+    (claim,) = claims("Taper, Terreur, bagno, pgloader", f"assistant: {proposal}", f"user: {answer}")
+    assert claim.startswith(f"{proposal} Agreed: ")
+
+
+def test_a_result_is_kept_without_the_label_that_speaks_to_somebody() -> None:
+    said = "Summary for your notes: the resets of the push came from the MTU."
+    assert claims("Push: resets", f"assistant: {said}") == ["the resets of the push came from the MTU."]
+
+
+def test_a_decision_that_says_so_is_no_wish_for_ever() -> None:
+    text = "Decision: replicas of the checkout need a review from now on."
+    assert standing(text) == []
+    assert claims("Checkout replicas", f"user: {text}") == [text]
+
+
+def test_what_somebody_settles_behind_an_ok_is_a_decision() -> None:
+    said = "OK: a house with three bedrooms near Carnac from 1 to 15 August."
+    assert claims("Summer holiday", f"user: {said}") == ["A house with three bedrooms near Carnac from 1 to 15 August."]
+
+
+def test_a_wish_that_does_not_name_the_subject_is_not_on_its_page() -> None:
+    assert claims("Gripper calibration", "user: I never want merges on a Friday afternoon in the harbour.") == []
+
+
+def test_a_new_page_says_something_of_its_subject() -> None:
+    """What somebody tells is of the session; alone it makes no page."""
+    told = "user: The old cable had a kink, from when the box was moved in August."
+    assert claims("Mirror of brine", told) == []
+    assert len(claims("Mirror of brine", told, "assistant: The mirror of brine runs on disk A.")) == 2
+
+
+def test_a_name_is_kept_whole() -> None:
+    assert names_in(["We take Callaway-Sant'Anna here."]) == ("Callaway-Sant'Anna",)
+    assert names_in(["The kids use AdGuard Home on heron."]) == ("AdGuard Home", "AdGuard")

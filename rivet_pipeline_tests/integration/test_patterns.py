@@ -16,7 +16,7 @@ from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.retrieval import lexical, patterns, scoring
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.search import search
-from rivet_pipeline.retrieval.types import Mode, SearchRequest
+from rivet_pipeline.retrieval.types import SearchRequest
 from rivet_pipeline_tests.integration.memory_rows import (
     NOW,
     add_conversation,
@@ -270,8 +270,7 @@ def test_a_literal_query_finds_its_text_beyond_what_is_indexed(
     assert set(ids(find(connection, "lib/quokka/main.rs:77").hits)) >= set(others)
 
 
-@pytest.mark.parametrize("mode", ["vector", "fts"])
-def test_a_short_list_of_one_arm_is_the_beginning_of_a_long_one(connection: Connection, mode: Mode) -> None:
+def test_a_short_list_of_mode_vector_is_the_beginning_of_a_long_one(connection: Connection) -> None:
     register_model(connection)
     rng = random.Random(11)
     words = ["tide", "gauge", "harbour", "redis", "timer", "backup", "report", "wind", "mole", "quay"]
@@ -282,10 +281,10 @@ def test_a_short_list_of_one_arm_is_the_beginning_of_a_long_one(connection: Conn
             add_message(connection, text, conversation=conversation, age_days=20 - number, embed=True)
     refresh_lexicon(connection)
     for query in ("redis backup", "why the harbour timer reports wind", "tide gauge"):
-        long = ids(find(connection, query, mode=mode, embedded=True, limit=50).hits)
+        long = ids(find(connection, query, mode="vector", embedded=True, limit=50).hits)
         assert len(long) == 50
         for limit in (1, 3, 5, 10, 20, 35):
-            assert ids(find(connection, query, mode=mode, embedded=True, limit=limit).hits) == long[:limit]
+            assert ids(find(connection, query, mode="vector", embedded=True, limit=limit).hits) == long[:limit]
 
 
 def test_a_lock_is_no_timeout_of_a_pattern(connection: Connection, database_url: str) -> None:

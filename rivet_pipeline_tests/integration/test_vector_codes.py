@@ -132,21 +132,6 @@ def test_codes_find_what_comparing_every_vector_finds(
     assert min(found) >= every[-1] - 1e-3
 
 
-@pytest.mark.parametrize("filters", [{}, {"agent": "codex"}], ids=["all", "filtered"])
-def test_a_short_list_is_the_beginning_of_a_long_one(store: Connection, filters: dict[str, Any]) -> None:
-    long, short = (
-        search(
-            store,
-            SearchRequest("gale harbour", mode="vector", limit=limit, **filters),
-            embed_query=hash_embed,
-            now=NOW,
-        ).hits
-        for limit in (15, 4)
-    )
-    assert len(long) == 15
-    assert [(hit.id, hit.score) for hit in short] == [(hit.id, hit.score) for hit in long[:4]]
-
-
 def test_new_changed_and_removed_vectors_count_at_once(store: Connection) -> None:
     found, asked = statements_of(store, "anchor anchor buoy", role="user")
     assert asked == {"nearest_given"}

@@ -99,6 +99,9 @@ def applied_patches(connection: Connection, topic_id: UUID, depth: int = 0) -> l
             found.append(_edit(row))
         elif row["kind"] == "merge":
             found.append(AppliedPatch(None, aliases=tuple(row["payload"]["aliases"])))
+        elif row["topic_id"] == row["other_id"]:
+            # Split once, and merged again since.
+            continue
         elif row["topic_id"] == topic_id:
             found.append(AppliedPatch(None, drops=keys))
         elif depth < _DEEPEST_SPLIT:

@@ -17,10 +17,12 @@ import httpx
 import pytest
 
 import rivet_pipeline
+from rivet_pipeline.api.tools.wiki import _messages
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.embedding.embed import embed_topics
 from rivet_pipeline.models.embedder import WordLlamaEmbedder
+from rivet_pipeline.retrieval.lineage import read_lineage
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.summaries.compact import summarize_leaves
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
@@ -301,6 +303,31 @@ def test_from_a_sentence_to_the_exact_message_in_three_calls(client: httpx.Clien
     assert "median lead 4 h 10 min" in answer["result"]
 
 
+def test_an_agent_comes_from_a_sentence_to_the_exact_message_by_tools_alone(client: httpx.Client) -> None:
+    def call(tool: str, **arguments: Any) -> str:
+        response = client.post(f"/api/memory/tool/{tool}", json=arguments)
+        assert response.status_code == 200, response.text
+        return str(response.json()["result"])
+
+    whole = call("wiki_read", slug="storm-surge-warning")
+    (line,) = [line for line in whole.splitlines() if "4 of 4 surges warned" in line]
+    assert "citation=<label>" in whole
+    (cited,) = re.findall(r"\[\^(\w+)\]", line)
+    messages = call("wiki_read", slug="storm-surge-warning", citation=cited)
+    (found,) = re.findall(r"^(\S+)  .*\n> .*4 of 4 surges", messages, re.MULTILINE)
+    assert "median lead 4 h 10 min" in call("memory_get_full", id=found)
+    assert call("wiki_read", slug="Storm surge warning", citation=f"[^{cited}]") == messages
+    wrong = client.post("/api/memory/tool/wiki_read", json={"slug": "storm-surge-warning", "citation": "00000000"})
+    assert (wrong.status_code, cited in wrong.json()["detail"]) == (404, True)
+
+
+def test_messages_beyond_the_budget_are_counted(wiki: Connection) -> None:
+    cited = page(wiki, "storm-surge-warning").citations[0]
+    few = _messages(cited, read_lineage(wiki, cited.leaf_id), 200)
+    assert "messages more; a larger max_tokens shows them. memory_get_full shows" in few
+    assert few.count("\n> ") + int(re.findall(r"(\d+) messages? more", few)[0]) == cited.messages
+
+
 def test_pages_are_listed_found_and_read_over_http(client: httpx.Client) -> None:
     listed = get(client, "/api/wiki", limit=3)
     assert (len(listed["topics"]), listed["total"]) == (3, len(SESSIONS) + 1)
@@ -343,7 +370,7 @@ def test_the_tools_find_and_read(client: httpx.Client) -> None:
     for section, words in {
         "summary": "## Decisions",
         "history": "superseded 2026-09-24 by",
-        "citations": "/api/memory/lineage/",
+        "citations": "citation=<label>",
         "names": "Redis",
     }.items():
         answer = client.post(

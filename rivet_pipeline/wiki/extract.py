@@ -294,6 +294,8 @@ class _Writer:
     ran_in: Sequence[str]
     #: Patches of the leaf that are proposed or applied in the end.
     standing: int = 0
+    #: The patch that changed each page.
+    made: dict[UUID, UUID] = field(default_factory=dict)
     #: Names that its former patches brought to each page.
     names: dict[UUID, list[str]] = field(default_factory=dict)
 
@@ -330,7 +332,8 @@ class _Writer:
         for draft in new:
             self._insert(draft, touched, review=review)
         self.standing += len(new) + len(again)
-        rebuild(self.connection, touched, cause="mined")
+        for topic in sorted(touched):
+            rebuild(self.connection, [topic], cause="mined", patch_id=self.made.get(topic))
         return len(new)
 
     def _beside_accepted(
@@ -393,6 +396,7 @@ class _Writer:
             )
             if row["status"] == "applied":
                 touched.add(row["topic_id"])
+                self.made[row["topic_id"]] = row["id"]
 
     def _still_says(self, patch_id: UUID) -> None:
         self.connection.execute(
@@ -419,7 +423,7 @@ class _Writer:
         former = [name for name in self.names.get(topic, ()) if fold(name) != fold(draft.title)] if topic else []
         draft = replace(draft, aliases=union([draft.aliases, former], ALIAS_CAP))
         keys = self._keys(draft)
-        self.connection.execute(
+        row = self.connection.execute(
             """
             INSERT INTO ros_wiki_patches (
                 kind, status, leaf_id, leaf_hash, topic_id, title, payload, content_hash, claim_keys, decision, reason,
@@ -427,6 +431,7 @@ class _Writer:
             VALUES ('edit', %(status)s, %(leaf)s, %(leaf_hash)s, %(topic)s, %(title)s, %(payload)s, %(hash)s, %(keys)s,
                     %(decision)s, %(reason)s, %(as_of)s, %(model)s, %(version)s, %(by)s,
                     CASE WHEN %(by)s::text IS NULL THEN NULL ELSE now() END)
+            RETURNING id
             """,
             {
                 "status": "proposed" if review else "applied",
@@ -444,7 +449,9 @@ class _Writer:
                 "version": self.version,
                 "by": None if review else AUTOMATIC,
             },
-        )
+        ).fetchone()
+        if row is not None and topic is not None and not review:
+            self.made.setdefault(topic, row["id"])
 
     @staticmethod
     def _keys(draft: PatchDraft) -> list[UUID]:

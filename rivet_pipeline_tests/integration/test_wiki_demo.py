@@ -340,11 +340,20 @@ def test_pages_are_listed_found_and_read_over_http(client: httpx.Client) -> None
     assert raw.headers["content-type"] == "text/markdown; charset=utf-8"
     assert raw.text == whole["markdown"]
     assert get(client, "/api/wiki/kelpie-0-11/history", limit=2)["revisions"][0]["slug"] == "kelpie-0-11"
-    assert get(client, "/api/wiki/_recent", limit=4)["revisions"]
+    latest = get(client, "/api/wiki/_recent", limit=4)["revisions"]
+    assert all(one["patchId"] and one["added"] for one in latest)
+    (made,) = [
+        one
+        for one in get(client, "/api/wiki/_patches", state="applied")["patches"]
+        if one["id"] == latest[0]["patchId"]
+    ]
+    assert made["slug"] == latest[0]["slug"]
+    assert get(client, "/api/wiki", offset=500) == {"topics": [], "total": listed["total"]}
     assert get(client, "/api/wiki/_gaps")["wanted"]
     assert get(client, "/api/wiki/_counts")["pages"] == len(SESSIONS) + 1
     patches = get(client, "/api/wiki/_patches", state="applied", slug="kelpie-0-11", limit=1)
     assert patches["patches"][0]["slug"] == "kelpie-0-11"
+    assert get(client, "/api/wiki/_patches", state="applied", slug="Kelpie 0.11", limit=1) == patches
     following = get(client, "/api/wiki/_patches", state="applied", slug="kelpie-0-11", before=patches["next"])
     assert following["next"] is None
 

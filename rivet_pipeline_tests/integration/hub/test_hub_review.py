@@ -180,6 +180,7 @@ def test_what_is_gone_is_said_and_nothing_is_chosen_is_no_error(client: httpx.Cl
 def test_a_wiki_page_names_the_source_of_every_sentence(client: httpx.Client) -> None:
     read = page(client, "/hub/wiki/session-store")
     assert "Sessions live in Postgres." in read.words
+    assert re.search(r"(?s)What held once \(\d\).* as of 2 Mar 2026, until 2 Mar 2026", read.words)
     cited = {link for link in read.values("a", "href") if link.startswith("#source-")}
     assert cited
     assert cited <= {f"#{identity}" for identity in read.values("li", "id")}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.wiki import export
 from rivet_pipeline.wiki.export import INDEX, MANIFEST, export_wiki
 from rivet_pipeline.wiki.review import revert
+from rivet_pipeline.wiki.types import MineRequest, PatchDraft
 from rivet_pipeline_tests.integration.test_wiki_identity import merge
 from rivet_pipeline_tests.integration.test_wiki_review import patch_ids, topic
 from rivet_pipeline_tests.integration.wiki_rows import ScriptedMiner, add_leaf, draft, mine
@@ -22,15 +25,19 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def said(drafts: list[PatchDraft], _: MineRequest) -> list[PatchDraft]:
+    return drafts
+
+
 def test_every_page_has_a_file_of_its_own_and_every_link_leads_to_one(
     connection: Connection, pool: Pool, tmp_path: Path
 ) -> None:
     titles = ["Con", "Con page", "NUL", "Array[int] | list", "Über\u200b Größe", "比較", "\U0001f6a2 Port", "a" * 80]
     related = tuple(titles)
     for place, title in enumerate(titles):
-        one = draft(title, f"It is number {place} of the odd ones")
+        one = replace(draft(title, f"It is number {place} of the odd ones"), related=related)
         add_leaf(connection, title, days=place)
-        mine(pool, ScriptedMiner(lambda _, one=one: [type(one)(one.title, one.claims, related=related)]))
+        mine(pool, ScriptedMiner(partial(said, [one])))
     report = export_wiki(connection, tmp_path)
     assert len(report.written) == len(titles) + 1
     assert names(tmp_path) == sorted([*report.written, MANIFEST])

@@ -28,6 +28,7 @@ from rivet_pipeline.wiki.changes import AUTOMATIC, find_topic
 from rivet_pipeline.wiki.identity import resolve
 from rivet_pipeline.wiki.names import fold, is_subject
 from rivet_pipeline.wiki.pages import ALIAS_CAP
+from rivet_pipeline.wiki.refusals import reworded
 from rivet_pipeline.wiki.requests import read_request
 from rivet_pipeline.wiki.store import (
     content_hash,
@@ -282,6 +283,10 @@ def _mentioned(request: MineRequest, answer: MineAnswer) -> dict[str, str]:
     return dict(list(found.items())[:_MOST_MENTIONS])
 
 
+def _texts(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return [claim["text"] for row in rows for claim in row["payload"].get("claims", ())]
+
+
 @dataclass(slots=True)
 class _Writer:
     """Puts new patches of a leaf in the place of its former ones."""
@@ -309,7 +314,7 @@ class _Writer:
             "FROM ros_wiki_patches WHERE leaf_id = %s AND status IN ('proposed', 'applied') ORDER BY seq FOR UPDATE",
             [self.leaf_id],
         ).fetchall()
-        refused = refused_claims(self.connection, [claim.key for draft in drafts for claim in draft.claims])
+        refused = self._refused([claim for draft in drafts for claim in draft.claims], former)
         kept = [replace(draft, claims=tuple(c for c in draft.claims if c.key not in refused)) for draft in drafts]
         kept = [draft for draft in kept if draft.claims]
         touched: set[UUID] = set()
@@ -335,6 +340,16 @@ class _Writer:
         for topic in sorted(touched):
             rebuild(self.connection, [topic], cause="mined", patch_id=self.made.get(topic))
         return len(new)
+
+    def _refused(self, claims: Sequence[Claim], former: Sequence[dict[str, Any]]) -> set[UUID]:
+        """Those of the claims that a person has refused, from this leaf also in other words."""
+        rows = self.connection.execute(
+            "SELECT payload FROM ros_wiki_patches WHERE leaf_id = %s AND status IN ('rejected', 'reverted')",
+            [self.leaf_id],
+        ).fetchall()
+        refused, standing = _texts(rows), _texts(former)
+        again = {claim.key for claim in claims if reworded(claim.text, refused, standing)}
+        return again | refused_claims(self.connection, [claim.key for claim in claims])
 
     def _beside_accepted(
         self, former: Sequence[dict[str, Any]], drafts: list[PatchDraft], touched: set[UUID]

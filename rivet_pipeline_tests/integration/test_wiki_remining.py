@@ -122,3 +122,24 @@ def test_a_long_session_leaves_room_for_pages_that_are_searched_for(connection: 
     assert "receipt-scanner" in shown
     # The session's latest, not those that come first in the alphabet.
     assert shown[0] == f"a{MOST_CANDIDATES + 3}th-thing"
+
+
+def test_what_was_refused_does_not_return_in_other_words_of_its_leaf(connection: Connection, pool: Pool) -> None:
+    add_leaf(connection, "Importer | The importer listens on port 8437 of the host | The importer polls five gauges")
+    mine(pool)
+    (patch,) = patch_ids(connection, "applied")
+    decide(connection, [patch], "revert", by="mara")
+    said = ["Port 8437 of the host is where the importer is listening", "The importer listens on port 9000 of the host"]
+    mine(pool, ScriptedMiner(lambda _: [draft("Importer", *said)]), version=5)
+    assert texts(connection, "importer") == [said[1]]
+    assert_sound(connection)
+
+
+def test_who_takes_one_of_two_like_sentences_back_keeps_the_other(connection: Connection, pool: Pool) -> None:
+    kept, twice = "The importer listens on port 8437 of the host", "The importer is listening on port 8437 of the host"
+    add_leaf(connection, f"Importer | {kept}\nGauge service | {twice}")
+    mine(pool)
+    decide(connection, patch_ids(connection, "applied")[1:], "revert", by="mara")
+    other = "On port 8437 of the host listens the importer"
+    mine(pool, ScriptedMiner(lambda _: [draft("Importer", other)]), version=5)
+    assert texts(connection, "importer") == [other]

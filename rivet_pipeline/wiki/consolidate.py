@@ -85,11 +85,12 @@ def consolidate(connection: Connection) -> Proposals:
 
 
 def _retire_outdated(connection: Connection) -> None:
-    """Proposals about pages that are merged or empty by now are no longer asked about."""
+    """Proposals about pages that are merged, empty or one by now are no longer asked about."""
     connection.execute(
         """
         UPDATE ros_wiki_patches AS p SET status = 'replaced' FROM ros_wiki_topics AS t
-        WHERE p.kind <> 'edit' AND p.status = 'proposed' AND t.id IN (p.topic_id, p.other_id) AND t.status <> 'live'
+        WHERE p.kind <> 'edit' AND p.status = 'proposed' AND t.id IN (p.topic_id, p.other_id)
+          AND (t.status <> 'live' OR p.topic_id = p.other_id)
         """
     )
 

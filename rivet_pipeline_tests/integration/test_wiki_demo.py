@@ -362,6 +362,7 @@ def test_what_is_not_there_or_wrong_says_so(client: httpx.Client) -> None:
     assert "no page" in get(client, "/api/wiki/nothing-of-the-kind", 404)["detail"]
     get(client, "/api/wiki/nothing-of-the-kind/history", 404)
     get(client, "/api/wiki", 400, slgu="x")
+    assert "this address takes none" in get(client, "/api/wiki/tank", 400, view="raw")["detail"]
     get(client, "/api/wiki", 400, q="x", entity="y")
     unknown = "0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49"
     body = {"ids": [unknown], "state": "accepted", "decided_by": "mara"}

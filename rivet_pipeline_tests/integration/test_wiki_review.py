@@ -323,6 +323,8 @@ def test_a_page_is_not_merged_with_itself(connection: Connection, pool: Pool) ->
     merge(connection, topic(connection, "importer"), topic(connection, "gauge-poller"))
     assert "one by now" in str(decide(connection, [circle], "accept", by="mara")[0].problem)
     assert texts(connection, "gauge-poller") == ["It listens", "It polls"]
+    consolidate(connection)
+    assert circle in patch_ids(connection, "replaced")
 
 
 # --- whatever people do ---------------------------------------------------------------------------------------------

@@ -182,7 +182,8 @@ def _explain(error: Mapping[str, Any], known: Sequence[str]) -> dict[str, str]:
         return {"field": "body", "problem": f"not JSON: {error['ctx']['error']} at character {error['loc'][1]}"}
     text = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
-        text = "unknown field" if error["loc"][0] == "body" else f"unknown parameter; known are {', '.join(known)}"
+        takes = f"known are {', '.join(known)}" if known else "this address takes none"
+        text = "unknown field" if error["loc"][0] == "body" else f"unknown parameter; {takes}"
     elif error["type"] == "missing":
         text = "is required"
     return {"field": field_path(error["loc"]), "problem": text}

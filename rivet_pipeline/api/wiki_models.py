@@ -67,7 +67,9 @@ class PatchesQuery(_Query):
     """Which patches are listed, the newest first."""
 
     state: Status | None = Field(None, description="Only patches of this state; absent: what waits for a decision.")
-    slug: Words | None = Field(None, min_length=1, description="Only patches of this page.")
+    slug: Words | None = Field(
+        None, min_length=1, description="Only patches of this page: its address, or a name it goes by."
+    )
     leaf: UUID | None = Field(None, description="Only patches from this leaf summary.")
     limit: int = Field(50, ge=1, le=200, description="How many patches at most.")
     before: int | None = Field(None, ge=0, le=MOST_ROWS, description="Continue after a former answer: its `next`.")

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rivet_pipeline.models.protocols import ModelError
@@ -43,16 +43,31 @@ def parse_json_answer(text: str, fits: Callable[[Any], bool]) -> Any:
     Raises:
         ModelError: content, `no-json` when nothing parses, `wrong-shape` when something does and nothing fits.
     """
+    return next(_fitting(text, fits))
+
+
+def parse_json_answers(text: str, fits: Callable[[Any], bool]) -> list[Any]:
+    """All values of an answer that `parse_json_answer` could have found, but for those inside one that fits.
+
+    Raises `ModelError` as that does, so there is at least one.
+    """
+    return list(_fitting(text, fits))
+
+
+def _fitting(text: str, fits: Callable[[Any], bool]) -> Iterator[Any]:
     text = strip_thinking(text)
     reader = _Reader(text)
-    parsed = False
+    parsed, end = False, 0
     for start in _START.finditer(text):
-        value = reader.value_at(start.start())
+        value = reader.value_at(start.start()) if start.start() >= end else _NOTHING
         if value is _NOTHING:
             continue
         parsed = True
         if fits(value):
-            return value
+            end = reader.end_of(start.start())
+            yield value
+    if end:
+        return
     said = " ".join(text[:2000].split())[:200]
     if parsed:
         raise ModelError("content", "wrong-shape", f"the JSON is not of the shape that was asked for: {said!r}")
@@ -123,6 +138,10 @@ class _Reader:
         if start not in self._known:
             self._read(start)
         return self._known[start][1]
+
+    def end_of(self, start: int) -> int:
+        """Where the value ends that begins at `start` and has been read."""
+        return self._known[start][0]
 
     def _read(self, start: int) -> None:
         open_ones: deque[_Container] = deque([_Container(start, self._text[start])])

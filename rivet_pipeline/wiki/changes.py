@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.wiki.identity import Identity, resolve
+from rivet_pipeline.wiki.names import slugify
 from rivet_pipeline.wiki.store import draft_from_json, rebuild, topic_for
 from rivet_pipeline.wiki.types import PatchDraft
 
@@ -75,6 +76,8 @@ def _set_status(connection: Connection, patch_id: UUID, status: str, by: str) ->
 def _apply_merge(connection: Connection, patch: dict[str, Any], by: str) -> None:
     """Moves all that counts for one page to the other, and leaves a redirect."""
     kept, gone = patch["topic_id"], patch["other_id"]
+    if kept == gone:
+        raise InvalidInputError("patch", f"{patch['id']}: its pages are one by now")
     rows = connection.execute(
         "SELECT id, slug, title, aliases, status FROM ros_wiki_topics WHERE id = ANY(%s) ORDER BY id FOR UPDATE",
         [[kept, gone]],
@@ -83,6 +86,7 @@ def _apply_merge(connection: Connection, patch: dict[str, Any], by: str) -> None
     if any(row["status"] != "live" for row in rows):
         raise InvalidInputError("patch", f"{patch['id']}: one of its pages is merged or empty by now")
     moved = _move(connection, gone, kept, besides=patch["id"])
+    taken = _move_parts(connection, gone, kept)
     redirects = connection.execute(
         "UPDATE ros_wiki_redirects SET topic_id = %s WHERE topic_id = %s RETURNING from_slug", [kept, gone]
     ).fetchall()
@@ -92,6 +96,7 @@ def _apply_merge(connection: Connection, patch: dict[str, Any], by: str) -> None
     )
     payload = patch["payload"] | {
         "moved": [str(one) for one in moved],
+        "taken": [str(one) for one in taken],
         "redirects": [row["from_slug"] for row in redirects],
         "aliases": [pages[gone]["title"], *pages[gone]["aliases"]],
     }
@@ -109,12 +114,25 @@ def _move(connection: Connection, source: UUID, target: UUID, *, besides: UUID) 
     return [row["id"] for row in rows]
 
 
+def _move_parts(connection: Connection, source: UUID, target: UUID) -> list[UUID]:
+    """What a page took over from pages that were split goes with it."""
+    rows = connection.execute(
+        "UPDATE ros_wiki_patches SET other_id = %s WHERE kind = 'split' AND other_id = %s RETURNING id",
+        [target, source],
+    ).fetchall()
+    return [row["id"] for row in rows]
+
+
 def _part_again(connection: Connection, patch: dict[str, Any]) -> None:
     """Gives the merged page back what it brought; what came to the other one since stays there."""
     kept, gone, payload = patch["topic_id"], patch["other_id"], patch["payload"]
     connection.execute(
         "UPDATE ros_wiki_patches SET topic_id = %s WHERE id = ANY(%s) AND topic_id = %s",
         [gone, [UUID(one) for one in payload.get("moved", ())], kept],
+    )
+    connection.execute(
+        "UPDATE ros_wiki_patches SET other_id = %s WHERE id = ANY(%s) AND other_id = %s",
+        [gone, [UUID(one) for one in payload.get("taken", ())], kept],
     )
     connection.execute("DELETE FROM ros_wiki_redirects WHERE patch_id = %s", [patch["id"]])
     connection.execute(
@@ -134,9 +152,21 @@ def _apply_split(connection: Connection, patch: dict[str, Any], by: str) -> None
     ).fetchone()
     if source is None or source["status"] != "live":
         raise InvalidInputError("patch", f"{patch['id']}: its page is merged or empty by now")
-    other = patch["other_id"] or topic_for(connection, patch["title"])
+    other = patch["other_id"] or _page_at(connection, patch["title"])
     if other == patch["topic_id"]:
         raise InvalidInputError("patch", f"{patch['id']}: the new page would be the old one")
     connection.execute("UPDATE ros_wiki_patches SET other_id = %s WHERE id = %s", [other, patch["id"]])
     _set_status(connection, patch["id"], "applied", by)
     rebuild(connection, [patch["topic_id"], other], cause=f"split by {by}", patch_id=patch["id"])
+
+
+def _page_at(connection: Connection, title: str) -> UUID:
+    """The page at a title's address, made where there is none; of one that was merged that which says it now."""
+    row = connection.execute(
+        """
+        SELECT r.topic_id FROM ros_wiki_redirects AS r JOIN ros_wiki_topics AS t ON t.slug = r.from_slug
+        WHERE r.from_slug = %s AND t.status = 'merged'
+        """,
+        [slugify(title)],
+    ).fetchone()
+    return topic_for(connection, title) if row is None else row["topic_id"]

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
-from rivet_pipeline.models.json_answer import parse_json_answer
+from rivet_pipeline.models.json_answer import parse_json_answers
 from rivet_pipeline.models.prompt_echo import DATA_SENTENCE, repeats_frame
 from rivet_pipeline.models.protocols import Chat, ModelError
 from rivet_pipeline.models.texts import clean_outgoing
@@ -147,12 +147,16 @@ def read_patches(text: str, request: MineRequest) -> tuple[PatchDraft, ...]:
     """The patches of an answer.
 
     Raises:
-        ModelError: content, named `no-json` or `wrong-shape` (no such object), `unknown-page` (a page that was not
+        ModelError: content, named `no-json` or `wrong-shape` (no such object), `several-answers` (objects that say
+            different things; one that says nothing beside another is passed over), `unknown-page` (a page that was not
             given), `bad-title` (no subject), `bad-replaces` (a claim that was not given), `prompt-echo` (a claim that
             holds words of the prompt's own) or `ungrounded`.
     """
-    value = parse_json_answer(text, _fits)
-    return tuple(_draft(patch, request) for patch in _SHAPE.validate_python(value).patches)
+    answers = [_SHAPE.validate_python(value) for value in parse_json_answers(text, _fits)]
+    told = [answer for answer in answers if answer.patches] or answers
+    if any(answer != told[0] for answer in told):
+        raise ModelError("content", "several-answers", f"{len(told)} JSON objects say different things")
+    return tuple(_draft(patch, request) for patch in told[0].patches)
 
 
 def _fits(value: Any) -> bool:

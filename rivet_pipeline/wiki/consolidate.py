@@ -55,32 +55,42 @@ class Proposals:
 
 
 def consolidate(connection: Connection) -> Proposals:
-    """Proposes merges and splits of the pages as they are, in one transaction. Applies none."""
+    """Proposes merges and splits of the pages as they are. Applies none.
+
+    The pages are compared before the wiki is locked: that takes seconds where there are thousands.
+    """
+    rows = connection.execute(
+        "SELECT id, slug, title, aliases, alias_keys, entities, bullets, archived, latest_at, search_text "
+        "FROM ros_wiki_topics WHERE status = 'live' ORDER BY slug"
+    ).fetchall()
+    alike = likes(rows)
+    parts = [(row, part) for row in rows if row["archived"] >= SPLIT_FROM and (part := _part(connection, row))]
     with connection.transaction():
         lock_wiki(connection)
         _retire_outdated(connection)
-        rows = connection.execute(
-            "SELECT id, slug, title, aliases, alias_keys, entities, bullets, archived, latest_at, search_text "
-            "FROM ros_wiki_topics "
-            "WHERE status = 'live' ORDER BY slug"
-        ).fetchall()
+        live = connection.execute("SELECT id FROM ros_wiki_topics WHERE status = 'live'").fetchall()
+        standing = {row["id"] for row in live}
         merges = [
             (kept["title"], gone["title"])
-            for kept, gone, reason in _likes(rows)
-            if _propose(connection, "merge", kept, gone, reason, {}, title=kept["title"])
+            for kept, gone, reason in alike
+            if {kept["id"], gone["id"]} <= standing
+            and _propose(connection, "merge", kept, gone, reason, {}, title=kept["title"])
         ]
         splits = [
-            pair for row in rows if row["archived"] >= SPLIT_FROM and (pair := _split(connection, row)) is not None
+            (row["title"], part.title)
+            for row, part in parts
+            if row["id"] in standing and _propose_split(connection, row, part)
         ]
     return Proposals(merges, splits)
 
 
 def _retire_outdated(connection: Connection) -> None:
-    """Proposals about pages that are merged or empty by now are no longer asked about."""
+    """Proposals about pages that are merged, empty or one by now are no longer asked about."""
     connection.execute(
         """
         UPDATE ros_wiki_patches AS p SET status = 'replaced' FROM ros_wiki_topics AS t
-        WHERE p.kind <> 'edit' AND p.status = 'proposed' AND t.id IN (p.topic_id, p.other_id) AND t.status <> 'live'
+        WHERE p.kind <> 'edit' AND p.status = 'proposed' AND t.id IN (p.topic_id, p.other_id)
+          AND (t.status <> 'live' OR p.topic_id = p.other_id)
         """
     )
 
@@ -88,79 +98,140 @@ def _retire_outdated(connection: Connection) -> None:
 # --- merges ---------------------------------------------------------------------------------------------------------
 
 
-def _likes(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any], str]]:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a page is compared by: the words of its title, those that tell it, its rarer names, the words it says."""
+
+    row: dict[str, Any]
+    title: frozenset[str]
+    telling: frozenset[str]
+    names: frozenset[str]
+    words: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Frequencies:
+    """On how many pages a name stands, in how many titles a telling word, in how many texts a word."""
+
+    names: Counter[str]
+    titled: Counter[str]
+    spoken: Counter[str]
+
+
+def likes(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any], str]]:
     """Pairs of pages about one subject: the longer one, the other, and why."""
-    names = [{fold(entity) for entity in row["entities"]} for row in rows]
-    frequency = Counter(name for spoken in names for name in spoken)
-    common = {name for name, pages in frequency.items() if pages > max(3, _COMMON * len(rows))}
-    telling = [spoken - common for spoken in names]
-    holders: dict[str, list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        for key in {*telling[place], *title_terms(row["title"]), *row["alias_keys"]}:
-            holders[key].append(place)
-    words = [telling_words(row["search_text"]) for row in rows]
-    titled = Counter(term for row in rows for term in telling_terms(row["title"]))
-    spoken = Counter(word for told in words for word in told)
-    pairs = {(left, right) for places in holders.values() for left in places for right in places if left < right}
+    told, often = _told(rows)
     found = []
-    for left, right in sorted(pairs):
-        if numbered_apart(rows[left]["title"], rows[right]["title"]):
+    for left, right in sorted(_near_pairs(told, often)):
+        one, other = told[left], told[right]
+        reason = _reason(one, other, often)
+        if reason is None or numbered_apart(one.row["title"], other.row["title"]):
             continue
-        reason = (
-            _likeness(rows[left], rows[right])
-            or _shared_names(telling[left], telling[right], frequency)
-            or _part_of(rows[left], rows[right], titled)
-            or _shared_words(rows[left], rows[right], (words[left], words[right]), titled, spoken)
-        )
-        if reason is not None and PREFERENCES_TITLE not in (rows[left]["title"], rows[right]["title"]):
-            kept, gone = sorted((rows[left], rows[right]), key=lambda row: (-row["bullets"], row["slug"]))
+        if PREFERENCES_TITLE not in (one.row["title"], other.row["title"]):
+            kept, gone = sorted((one.row, other.row), key=lambda row: (-row["bullets"], row["slug"]))
             found.append((kept, gone, reason))
     return found
 
 
-def _likeness(left: dict[str, Any], right: dict[str, Any]) -> str | None:
+def _told(rows: Sequence[dict[str, Any]]) -> tuple[list[_Told], _Frequencies]:
+    names = [{fold(entity) for entity in row["entities"]} for row in rows]
+    frequency = Counter(name for spoken in names for name in spoken)
+    common = {name for name, pages in frequency.items() if pages > max(3, _COMMON * len(rows))}
+    told = [
+        _Told(
+            row,
+            frozenset(title_terms(row["title"])),
+            frozenset(telling_terms(row["title"])),
+            frozenset(spoken - common),
+            frozenset(telling_words(row["search_text"])),
+        )
+        for row, spoken in zip(rows, names, strict=True)
+    ]
+    titled = Counter(term for one in told for term in one.telling)
+    return told, _Frequencies(frequency, titled, Counter(word for one in told for word in one.words))
+
+
+def _reason(one: _Told, other: _Told, often: _Frequencies) -> str | None:
+    """Why two pages are about one subject; None when they are not."""
+    return (
+        _likeness(one, other)
+        or _shared_names(one, other, often.names)
+        or _part_of(one, other, often.titled)
+        or _shared_words(one, other, often)
+    )
+
+
+def _near_pairs(told: Sequence[_Told], often: _Frequencies) -> set[tuple[int, int]]:
+    """The pairs for which there can be a reason, found by what is rare in them: not all pairs of thousands of pages."""
+    in_titles = Counter(term for one in told for term in one.title)
+    holders: dict[tuple[str, str], list[int]] = defaultdict(list)
+    named: dict[str, list[int]] = defaultdict(list)
+    for place, one in enumerate(told):
+        # Of two titles that are so much alike, the rarest of this many words of each hold one of both.
+        rarest = sorted(one.title, key=lambda term: (in_titles[term], term))
+        fewest = len(rarest) - math.ceil(_ALIKE_TITLES * len(rarest)) + 1
+        keys = [*(("title", term) for term in rarest[:fewest]), *(("alias", key) for key in one.row["alias_keys"])]
+        keys += [("telling", term) for term in one.telling if often.titled[term] <= _MOST_TITLES]
+        for key in keys:
+            holders[key].append(place)
+        for name in one.names:
+            named[name].append(place)
+    pairs = {(left, right) for places in holders.values() for left in places for right in places if left < right}
+    for place, one in enumerate(told):
+        for name in _heaviest(one.names, often.names):
+            pairs |= {(min(place, other), max(place, other)) for other in named[name] if other != place}
+    return pairs
+
+
+def _heaviest(names: Collection[str], frequency: Counter[str]) -> list[str]:
+    """The rarest names, without all of which the rest weighs less than two pages about one subject must share."""
+    ordered = sorted(names, key=lambda name: (frequency[name], name))
+    spare = (1 - _LEAST_SHARED) * _weight(names, frequency)
+    taken, place = 0.0, 0
+    while place < len(ordered) and taken <= spare:
+        taken += _rarity(ordered[place], frequency)
+        place += 1
+    return ordered[:place]
+
+
+def _likeness(one: _Told, other: _Told) -> str | None:
     """Why two pages go by one name; None when they do not."""
-    mine, yours = set(title_terms(left["title"])), set(title_terms(right["title"]))
-    titles = len(mine & yours) / len(mine | yours) if mine | yours else 0.0
-    if titles < _ALIKE_TITLES and not set(left["alias_keys"]) & set(right["alias_keys"]):
+    titles = len(one.title & other.title) / len(one.title | other.title) if one.title | other.title else 0.0
+    if titles < _ALIKE_TITLES and not set(one.row["alias_keys"]) & set(other.row["alias_keys"]):
         return None
-    return f"{left['title']!r} and {right['title']!r} go by nearly the same name"
+    return f"{one.row['title']!r} and {other.row['title']!r} go by nearly the same name"
 
 
-def _shared_names(left: set[str], right: set[str], frequency: Counter[str]) -> str | None:
+def _shared_names(one: _Told, other: _Told, frequency: Counter[str]) -> str | None:
     """Why two pages speak of the same things; None when they do not."""
-    shared = left & right
-    weight = _weight(min((left, right), key=len), frequency)
-    share = _weight(shared, frequency) / weight if weight else 0.0
-    if len(shared) < _FEWEST_SHARED or share < _LEAST_SHARED:
+    shared = one.names & other.names
+    if len(shared) < _FEWEST_SHARED:
+        return None
+    share = _weight(shared, frequency) / _weight(min((one.names, other.names), key=len), frequency)
+    if share < _LEAST_SHARED:
         return None
     return f"they share {', '.join(sorted(shared)[:6])}: {share:.0%} of what the shorter one speaks of"
 
 
-def _part_of(left: dict[str, Any], right: dict[str, Any], titled: Counter[str]) -> str | None:
+def _part_of(one: _Told, other: _Told, titled: Counter[str]) -> str | None:
     """Why one page's title is half of another's, where no third title has its words; None where it is not."""
-    mine, yours = set(telling_terms(left["title"])), set(telling_terms(right["title"]))
-    part = mine & yours
-    whole = 2 * len(part) >= len(mine | yours)
-    if not whole or part not in (mine, yours) or any(titled[term] > 2 for term in part):
+    part = one.telling & other.telling
+    whole = 2 * len(part) >= len(one.telling | other.telling)
+    if not whole or part not in (one.telling, other.telling) or any(titled[term] > 2 for term in part):
         return None
-    return f"of all titles only those of {left['title']!r} and {right['title']!r} name {', '.join(sorted(part))}"
+    titles = f"{one.row['title']!r} and {other.row['title']!r}"
+    return f"of all titles only those of {titles} name {', '.join(sorted(part))}"
 
 
-def _shared_words(
-    left: dict[str, Any],
-    right: dict[str, Any],
-    told: tuple[set[str], set[str]],
-    titled: Counter[str],
-    spoken: Counter[str],
-) -> str | None:
+def _shared_words(one: _Told, other: _Told, often: _Frequencies) -> str | None:
     """Why two pages whose titles have a rare word in common say much the same; None when they do not."""
-    named = set(telling_terms(left["title"])) & set(telling_terms(right["title"]))
-    named = {term for term in named if titled[term] <= _MOST_TITLES}
-    shared = told[0] & told[1] - named
-    weight = _weight(min(told, key=len), spoken)
-    share = _weight(shared, spoken) / weight if weight else 0.0
-    if not named or len(shared) < _FEWEST_WORDS_SHARED or share < _LEAST_WORDS_SHARED:
+    named = {term for term in one.telling & other.telling if often.titled[term] <= _MOST_TITLES}
+    if not named:
+        return None
+    shared = (one.words & other.words) - named
+    weight = _weight(min((one.words, other.words), key=len), often.spoken)
+    share = _weight(shared, often.spoken) / weight if weight else 0.0
+    if len(shared) < _FEWEST_WORDS_SHARED or share < _LEAST_WORDS_SHARED:
         return None
     return f"both are named by {', '.join(sorted(named))} and speak of {', '.join(sorted(shared)[:6])} ({share:.0%})"
 
@@ -177,30 +248,42 @@ def _rarity(name: str, frequency: Counter[str]) -> float:
 # --- splits ---------------------------------------------------------------------------------------------------------
 
 
-def _split(connection: Connection, row: dict[str, Any]) -> tuple[str, str] | None:
-    """Proposes that the clearest group of a page's sentences gets a page of its own; the titles of both."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Sentences of a page that may have one of their own, of this title."""
+
+    title: str
+    claims: list[Claim]
+
+
+def _part(connection: Connection, row: dict[str, Any]) -> _Part | None:
+    """The clearest group of a page's sentences."""
     patches = applied_patches(connection, row["id"])
     claims = list({claim.key: claim for patch in patches for claim in patch.claims}.values())
     group, title = _clearest_group(claims, set(title_terms(row["title"])))
-    if title is None or slugify(title) == row["slug"]:
-        return None
+    return None if title is None or slugify(title) == row["slug"] else _Part(title, group)
+
+
+def _propose_split(connection: Connection, row: dict[str, Any], part: _Part) -> bool:
+    """Proposes that these sentences get a page of their own. Says whether that is new."""
     taken = connection.execute(
-        "SELECT 1 FROM ros_wiki_topics WHERE slug = %s AND status <> 'empty'", [slugify(title)]
+        "SELECT 1 FROM ros_wiki_topics WHERE slug = %s AND status <> 'empty'", [slugify(part.title)]
     ).fetchone()
     if taken is not None:
-        return None
+        return False
     payload = {
-        "keys": sorted(str(claim.key) for claim in group),
+        "keys": sorted(str(claim.key) for claim in part.claims),
         "claims": [
             {"section": claim.section, "text": claim.text, "as_of": claim.as_of.isoformat(), "weight": claim.weight,
              "replaces": []}
-            for claim in group
+            for claim in part.claims
         ],
     }  # fmt: skip
-    reason = f"{row['title']!r} has left out {row['archived']} sentences; {len(group)} of them all speak of {title}"
-    if not _propose(connection, "split", row, None, reason, payload, title=title):
-        return None
-    return row["title"], title
+    reason = (
+        f"{row['title']!r} has left out {row['archived']} sentences; "
+        f"{len(part.claims)} of them all speak of {part.title}"
+    )
+    return _propose(connection, "split", row, None, reason, payload, title=part.title)
 
 
 def _clearest_group(claims: Sequence[Claim], own: set[str]) -> tuple[list[Claim], str | None]:

@@ -10,13 +10,15 @@ import hashlib
 import json
 import os
 import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import RivetError
-from rivet_pipeline.wiki.markdown import index_markdown, page_markdown
-from rivet_pipeline.wiki.read import list_topics, read_topic
+from rivet_pipeline.wiki.markdown import index_markdown, note_name, page_markdown
+from rivet_pipeline.wiki.read import TopicPage, list_topics, read_topic
 
 #: The list of what an export wrote, with a hash of each file as it was written.
 MANIFEST = ".rivet-wiki.json"
@@ -24,10 +26,10 @@ MANIFEST = ".rivet-wiki.json"
 #: The page that lists all pages. No slug has an underscore, so no page can want this name.
 INDEX = "_index.md"
 
-#: Names that Windows keeps for devices: a page of such a name gets one of its own.
-_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{name}{n}" for name in ("com", "lpt") for n in range(1, 10))})
+_PAGES_AT_ONCE = 1000
 
-_PAGES_AT_ONCE = 10_000
+#: What an export that was killed has left behind of a file, and after how many seconds it is certainly that.
+_HALVES, _LEFT_BEHIND = ".rivet-*.tmp", 3600.0
 
 
 @dataclass(slots=True)
@@ -40,11 +42,6 @@ class ExportReport:
     left_alone: list[str] = field(default_factory=list)
 
 
-def file_name(slug: str) -> str:
-    """The name of a page's file: safe on every system."""
-    return f"{slug}-page.md" if slug in _DEVICES else f"{slug}.md"
-
-
 def export_wiki(connection: Connection, folder: Path) -> ExportReport:
     """Brings a folder up to date with the wiki; the folder is made where it is missing.
 
@@ -52,9 +49,8 @@ def export_wiki(connection: Connection, folder: Path) -> ExportReport:
     """
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        lines, _ = list_topics(connection, limit=_PAGES_AT_ONCE)
-        pages = [page for line in lines if (page := read_topic(connection, line.slug)) is not None]
-    texts = {file_name(page.slug): page_markdown(page) for page in pages}
+        pages = list(_pages(connection))
+    texts = {f"{note_name(page.slug)}.md": page_markdown(page) for page in pages}
     texts[INDEX] = index_markdown(pages)
     try:
         return _bring_up_to_date(folder, texts)
@@ -62,51 +58,89 @@ def export_wiki(connection: Connection, folder: Path) -> ExportReport:
         raise RivetError(f"the wiki can not be written to {folder}: {error.strerror or error}") from error
 
 
+def _pages(connection: Connection) -> Iterator[TopicPage]:
+    """All pages by title."""
+    offset = 0
+    while True:
+        lines, _ = list_topics(connection, limit=_PAGES_AT_ONCE, offset=offset)
+        for line in lines:
+            page = read_topic(connection, line.slug)
+            if page is not None:
+                yield page
+        if len(lines) < _PAGES_AT_ONCE:
+            return
+        offset += _PAGES_AT_ONCE
+
+
 def _bring_up_to_date(folder: Path, texts: dict[str, str]) -> ExportReport:
     folder.mkdir(parents=True, exist_ok=True)
-    known = _read_manifest(folder)
+    _remove_halves(folder)
+    known, manifest = _read_manifest(folder), folder / MANIFEST
     report = ExportReport()
-    ours: dict[str, str] = {}
-    for name, text in sorted(texts.items()):
-        path, digest = folder / name, _digest(text.encode("utf-8"))
-        there = _digest(path.read_bytes()) if path.is_file() and not path.is_symlink() else None
-        if there is None and (path.exists() or path.is_symlink()):
-            report.left_alone.append(name)
-            continue
-        if there not in (None, digest, known.get(name)):
-            # Not ours, or somebody has written in it since.
-            report.left_alone.append(name)
-            continue
-        if there == digest:
-            report.unchanged += 1
-        else:
-            _write(path, text)
+    wanted = {name: _digest(text.encode("utf-8")) for name, text in texts.items()}
+    files: dict[str, str] = {}
+    for name in sorted(wanted.keys() | known.keys()):
+        there = _there(folder / name)
+        if name in wanted and (there is None or there in known.get(name, ())) and there != wanted[name]:
             report.written.append(name)
-        ours[name] = digest
-    for name in sorted(known.keys() - texts.keys()):
-        path = folder / name
-        if path.is_file() and not path.is_symlink():
-            if _digest(path.read_bytes()) != known[name]:
-                # Somebody has written in it since.
-                report.left_alone.append(name)
-                continue
-            path.unlink()
+            files.update({name: there} if there is not None else {})
+        elif name in wanted and there == wanted[name]:
+            report.unchanged += 1
+            files[name] = wanted[name]
+        elif there is not None and there not in known.get(name, ()):
+            # Not ours, or somebody has written in it since. It is ours again when it is as an export wrote it.
+            report.left_alone.append(name)
+            files.update({name: known[name][0]} if name in known else {})
+        elif there is not None:
             report.removed.append(name)
-    manifest = json.dumps({"files": ours}, indent=1, sort_keys=True) + "\n"
-    if not (folder / MANIFEST).exists() or (folder / MANIFEST).read_text(encoding="utf-8") != manifest:
-        _write(folder / MANIFEST, manifest)
+            files[name] = there
+    if report.written:
+        # Said before it is done: who is killed on the way finds in it what is his.
+        _write_list(manifest, {"files": files, "writing": {name: wanted[name] for name in report.written}})
+    for name in report.written:
+        _write(folder / name, texts[name])
+        files[name] = wanted[name]
+    for name in report.removed:
+        (folder / name).unlink()
+        del files[name]
+    _write_list(manifest, {"files": files})
     return report
 
 
-def _read_manifest(folder: Path) -> dict[str, str]:
+def _there(path: Path) -> str | None:
+    """The hash of a file, None where nothing is; of what is no plain file a text that no hash is."""
+    if path.is_file() and not path.is_symlink():
+        return _digest(path.read_bytes())
+    return "no plain file" if path.exists() or path.is_symlink() else None
+
+
+def _read_manifest(folder: Path) -> dict[str, list[str]]:
+    """The hashes that each file of an export may have: as it was written, and as one was about to write it."""
     path = folder / MANIFEST
     if not path.is_file():
         return {}
+    found: dict[str, list[str]] = {}
     try:
-        files = json.loads(path.read_text(encoding="utf-8"))["files"]
-        return {name: str(digest) for name, digest in files.items() if Path(name).name == name}
+        lists = json.loads(path.read_text(encoding="utf-8"))
+        for files in (lists["files"], lists.get("writing", {})):
+            for name, digest in files.items():
+                if Path(name).name == name:
+                    found.setdefault(name, []).append(str(digest))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RivetError(f"{path} is no list of an export; remove it, or export to another folder") from error
+    return found
+
+
+def _write_list(path: Path, lists: dict[str, dict[str, str]]) -> None:
+    text = json.dumps(lists, indent=1, sort_keys=True) + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        _write(path, text)
+
+
+def _remove_halves(folder: Path) -> None:
+    for path in folder.glob(_HALVES):
+        if time.time() - path.stat().st_mtime > _LEFT_BEHIND:
+            path.unlink(missing_ok=True)
 
 
 def _digest(content: bytes) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 from uuid import UUID
@@ -27,12 +27,15 @@ from rivet_pipeline.versions import WIKI_PIPELINE_VERSION
 from rivet_pipeline.wiki.changes import AUTOMATIC, find_topic
 from rivet_pipeline.wiki.identity import resolve
 from rivet_pipeline.wiki.names import fold, is_subject
+from rivet_pipeline.wiki.pages import ALIAS_CAP
+from rivet_pipeline.wiki.refusals import reworded
 from rivet_pipeline.wiki.requests import read_request
 from rivet_pipeline.wiki.store import (
     content_hash,
     draft_from_json,
     draft_to_json,
     lock_wiki,
+    names_brought,
     rebuild,
     refused_claims,
 )
@@ -204,7 +207,7 @@ class _Leaf:
             lock_wiki(self.connection)
             if self._is_as_read(text_hash):
                 writer = _Writer(self.connection, self.leaf_id, text_hash, self.miner.model, self.version, [])
-                writer.replace_by((), review=False)
+                writer.replace_by((), review=False, accepted_stay=False)
                 self._note("untrusted", text_hash, 0, {})
 
     def _is_as_read(self, text_hash: UUID) -> bool:
@@ -280,6 +283,10 @@ def _mentioned(request: MineRequest, answer: MineAnswer) -> dict[str, str]:
     return dict(list(found.items())[:_MOST_MENTIONS])
 
 
+def _texts(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return [claim["text"] for row in rows for claim in row["payload"].get("claims", ())]
+
+
 @dataclass(slots=True)
 class _Writer:
     """Puts new patches of a leaf in the place of its former ones."""
@@ -292,51 +299,68 @@ class _Writer:
     ran_in: Sequence[str]
     #: Patches of the leaf that are proposed or applied in the end.
     standing: int = 0
+    #: The patch that changed each page.
+    made: dict[UUID, UUID] = field(default_factory=dict)
+    #: Names that its former patches brought to each page.
+    names: dict[UUID, list[str]] = field(default_factory=dict)
 
-    def replace_by(self, drafts: Sequence[PatchDraft], *, review: bool) -> int:
+    def replace_by(self, drafts: Sequence[PatchDraft], *, review: bool, accepted_stay: bool = True) -> int:
         """Stores the drafts, less what was refused before; what the leaf no longer says no longer counts.
 
         Returns how many patches are new.
         """
         former = self.connection.execute(
-            "SELECT id, title, status, topic_id, payload, content_hash, leaf_hash, claim_keys, decided_by "
+            "SELECT id, title, status, topic_id, payload, content_hash, leaf_hash, claim_keys, decision, decided_by "
             "FROM ros_wiki_patches WHERE leaf_id = %s AND status IN ('proposed', 'applied') ORDER BY seq FOR UPDATE",
             [self.leaf_id],
         ).fetchall()
-        refused = refused_claims(self.connection, [claim.key for draft in drafts for claim in draft.claims])
+        refused = self._refused([claim for draft in drafts for claim in draft.claims], former)
         kept = [replace(draft, claims=tuple(c for c in draft.claims if c.key not in refused)) for draft in drafts]
         kept = [draft for draft in kept if draft.claims]
         touched: set[UUID] = set()
-        if review:
-            kept = self._beside_accepted(former, kept, touched)
-        known = {row["content_hash"]: row for row in former if row.get("kept") is not True}
-        new = [draft for draft in kept if content_hash(draft.title, self._keys(draft)) not in known]
-        again = {content_hash(draft.title, self._keys(draft)) for draft in kept} & known.keys()
+        if accepted_stay:
+            stay = [row for row in former if row["status"] == "applied" and (review or row["decided_by"] != AUTOMATIC)]
+            kept = self._beside_accepted(stay, kept, touched)
+        asked: dict[UUID, PatchDraft] = {}
+        for draft in kept:
+            asked.setdefault(content_hash(draft.title, self._keys(draft)), draft)
+        again: set[UUID] = set()
         for row in former:
             if row.get("kept") is True:
                 continue
-            if row["content_hash"] in again:
-                self._still_says(row["id"])
+            if row["content_hash"] in asked and row["content_hash"] not in again:
+                again.add(row["content_hash"])
+                self._says_again(row, asked[row["content_hash"]], touched)
             else:
                 self._retire(row, touched)
+        new = [draft for key, draft in asked.items() if key not in again]
         for draft in new:
             self._insert(draft, touched, review=review)
         self.standing += len(new) + len(again)
-        rebuild(self.connection, touched, cause="mined")
+        for topic in sorted(touched):
+            rebuild(self.connection, [topic], cause="mined", patch_id=self.made.get(topic))
         return len(new)
+
+    def _refused(self, claims: Sequence[Claim], former: Sequence[dict[str, Any]]) -> set[UUID]:
+        """Those of the claims that a person has refused, from this leaf also in other words."""
+        rows = self.connection.execute(
+            "SELECT payload FROM ros_wiki_patches WHERE leaf_id = %s AND status IN ('rejected', 'reverted')",
+            [self.leaf_id],
+        ).fetchall()
+        refused, standing = _texts(rows), _texts(former)
+        again = {claim.key for claim in claims if reworded(claim.text, refused, standing)}
+        return again | refused_claims(self.connection, [claim.key for claim in claims])
 
     def _beside_accepted(
         self, former: Sequence[dict[str, Any]], drafts: list[PatchDraft], touched: set[UUID]
     ) -> list[PatchDraft]:
-        """Where people review, what they have accepted stays as far as the leaf still says it; the rest is proposed.
+        """What people have accepted stays as far as the leaf still says it; the drafts bring the rest.
 
         A patch out of which something was redacted stays whole: nobody has decided that its page should go.
         """
         said = {claim.key for draft in drafts for claim in draft.claims}
         accepted: set[UUID] = set()
         for row in former:
-            if row["status"] != "applied":
-                continue
             whole = row["leaf_hash"] == self.text_hash or any(
                 MARK in claim["text"] for claim in row["payload"].get("claims", ())
             )
@@ -370,6 +394,25 @@ class _Writer:
             ],
         )
 
+    def _says_again(self, row: dict[str, Any], draft: PatchDraft, touched: set[UUID]) -> None:
+        """The same sentences once more, with the names that the leaf has by now."""
+        self._still_says(row["id"])
+        known = draft_from_json(row["title"], row["payload"])
+        ended = {claim.key: claim.replaces for claim in known.claims}
+        claims = tuple(
+            replace(claim, replaces=tuple(dict.fromkeys((*claim.replaces, *ended.get(claim.key, ())))))
+            for claim in draft.claims
+        )
+        aliases = union([draft.aliases, known.aliases], ALIAS_CAP)
+        payload = draft_to_json(replace(draft, claims=claims, aliases=aliases), self.ran_in)
+        if payload != row["payload"]:
+            self.connection.execute(
+                "UPDATE ros_wiki_patches SET payload = %s WHERE id = %s", [Jsonb(payload), row["id"]]
+            )
+            if row["status"] == "applied":
+                touched.add(row["topic_id"])
+                self.made[row["topic_id"]] = row["id"]
+
     def _still_says(self, patch_id: UUID) -> None:
         self.connection.execute(
             "UPDATE ros_wiki_patches SET leaf_hash = %s, pipeline_version = %s WHERE id = %s",
@@ -380,6 +423,8 @@ class _Writer:
         self.connection.execute("UPDATE ros_wiki_patches SET status = 'replaced' WHERE id = %s", [row["id"]])
         if row["status"] == "applied":
             touched.add(row["topic_id"])
+            known = draft_from_json(row["title"], row["payload"])
+            self.names.setdefault(row["topic_id"], []).extend(names_brought(known, row["decision"]))
 
     def _insert(self, draft: PatchDraft, touched: set[UUID], *, review: bool) -> None:
         topic: UUID | None
@@ -389,8 +434,11 @@ class _Writer:
         else:
             topic, identity = find_topic(self.connection, draft, self.ran_in)
             touched.add(topic)
+        # Another wording of the same leaf takes no name from a page: links and later leaves know it by that.
+        former = [name for name in self.names.get(topic, ()) if fold(name) != fold(draft.title)] if topic else []
+        draft = replace(draft, aliases=union([draft.aliases, former], ALIAS_CAP))
         keys = self._keys(draft)
-        self.connection.execute(
+        row = self.connection.execute(
             """
             INSERT INTO ros_wiki_patches (
                 kind, status, leaf_id, leaf_hash, topic_id, title, payload, content_hash, claim_keys, decision, reason,
@@ -398,6 +446,7 @@ class _Writer:
             VALUES ('edit', %(status)s, %(leaf)s, %(leaf_hash)s, %(topic)s, %(title)s, %(payload)s, %(hash)s, %(keys)s,
                     %(decision)s, %(reason)s, %(as_of)s, %(model)s, %(version)s, %(by)s,
                     CASE WHEN %(by)s::text IS NULL THEN NULL ELSE now() END)
+            RETURNING id
             """,
             {
                 "status": "proposed" if review else "applied",
@@ -415,7 +464,9 @@ class _Writer:
                 "version": self.version,
                 "by": None if review else AUTOMATIC,
             },
-        )
+        ).fetchone()
+        if row is not None and topic is not None and not review:
+            self.made.setdefault(topic, row["id"])
 
     @staticmethod
     def _keys(draft: PatchDraft) -> list[UUID]:

@@ -17,12 +17,23 @@ from rivet_pipeline.wiki.read import Citation, Link, Sentence, TopicPage
 #: Characters of a session's title in a footnote.
 TITLE_LIMIT = 70
 
+#: Names that Windows keeps for devices: a page of such a name gets a file of another one.
+_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{name}{n}" for name in ("com", "lpt") for n in range(1, 10))})
+
 _FIRST_SENTENCE = re.compile(r"\A.{12,69}?[.!?](?=\s)")
 #: Signs at the beginning of a text that Markdown would take for a heading, a list, a quote or a rule.
 _OPENING = re.compile(r"\A(\d*)([.)](?=\s)|[#>|+*-]|~~~)")
 
 _CODE = re.compile(r"(`[^`]+`)")
 _MARKUP = re.compile(r"(?<!\\)(\[\[|\]\]|\[\^|<(?=[a-zA-Z/!?])|%%|\^(?=[\w-]+\s*$))")
+
+
+def note_name(slug: str) -> str:
+    """The name of a page's file without its ending, by which links lead to it: safe on every system.
+
+    No slug has an underscore, so no other page can want the same name.
+    """
+    return f"{slug}_" if slug in _DEVICES else slug
 
 
 def page_markdown(page: TopicPage) -> str:
@@ -84,7 +95,7 @@ def _link(link: Link) -> str:
     if link.slug is None:
         return safe_line(link.title)
     title = _line(link.title).replace("|", "/").replace("[", "(").replace("]", ")")
-    return f"[[{link.slug}|{title}]]"
+    return f"[[{note_name(link.slug)}|{title}]]"
 
 
 def _footnote(citation: Citation) -> str:
@@ -117,5 +128,5 @@ def _minute(moment: datetime) -> str:
 
 def index_markdown(pages: Sequence[TopicPage]) -> str:
     """The list of all pages, by title."""
-    lines = [f"- [[{page.slug}|{_line(page.title).replace('|', '/')}]]" for page in pages]
+    lines = [f"- {_link(Link(page.title, page.slug))}" for page in pages]
     return "\n".join(["# Wiki", "", *(lines or ["No page yet."])]) + "\n"

@@ -193,20 +193,39 @@ def list_topics(
         """,  # noqa: S608 - the columns are of this module
         {"key": None if entity is None else fold(entity), "limit": limit, "offset": offset},
     ).fetchall()
+    if offset and not rows:
+        return [], list_topics(connection, entity=entity, limit=1)[1]
     return [_line(row) for row in rows], rows[0]["total"] if rows else 0
 
 
 def recent_changes(connection: Connection, *, limit: int = 20) -> list[Revision]:
-    """The latest versions of all pages, the newest first."""
+    """The latest versions of all pages, the newest first, each with the sentences it added and removed."""
     rows = connection.execute(
         """
-        SELECT t.slug, r.revision, r.title, r.cause, r.patch_id, r.created_at
+        SELECT t.slug, r.revision, r.title, r.cause, r.patch_id, r.created_at, r.page, b.page AS before
         FROM ros_wiki_revisions AS r JOIN ros_wiki_topics AS t ON t.id = r.topic_id
+        LEFT JOIN ros_wiki_revisions AS b ON b.topic_id = r.topic_id AND b.revision = r.revision - 1
         ORDER BY r.created_at DESC, r.topic_id, r.revision DESC LIMIT %s
         """,
         [limit],
     ).fetchall()
-    return [Revision(**row) for row in rows]
+    return [_revision(row["slug"], row, row["before"]) for row in rows]
+
+
+def _revision(slug: str, row: dict[str, Any], former: dict[str, Any] | None) -> Revision:
+    """A version beside the one before it."""
+    now = {bullet.key: bullet.text for bullet in page_from_json(row["page"]).bullets}
+    before = {bullet.key: bullet.text for bullet in page_from_json(former or {}).bullets}
+    return Revision(
+        slug,
+        row["revision"],
+        row["title"],
+        row["cause"],
+        row["patch_id"],
+        row["created_at"],
+        tuple(text for key, text in now.items() if key not in before),
+        tuple(text for key, text in before.items() if key not in now),
+    )
 
 
 def newest_patches(connection: Connection, days: Sequence[date], *, of_each: int = 5) -> dict[date, list[PatchLine]]:
@@ -453,24 +472,8 @@ def read_history(connection: Connection, wanted: str, *, limit: int = 50) -> lis
         "ORDER BY revision DESC LIMIT %s",
         [row["id"], limit + 1],
     ).fetchall()
-    pages = [page_from_json(found["page"]) for found in rows]
-    revisions = []
-    for place, found in enumerate(rows[:limit]):
-        now = {bullet.key: bullet.text for bullet in pages[place].bullets}
-        before = {bullet.key: bullet.text for bullet in pages[place + 1].bullets} if place + 1 < len(pages) else {}
-        revisions.append(
-            Revision(
-                row["slug"],
-                found["revision"],
-                found["title"],
-                found["cause"],
-                found["patch_id"],
-                found["created_at"],
-                tuple(text for key, text in now.items() if key not in before),
-                tuple(text for key, text in before.items() if key not in now),
-            )
-        )
-    return revisions
+    befores = [*(found["page"] for found in rows[1:]), None]
+    return [_revision(row["slug"], found, before) for found, before in zip(rows, befores, strict=True)][:limit]
 
 
 def read_revision(connection: Connection, wanted: str, revision: int) -> Page | None:

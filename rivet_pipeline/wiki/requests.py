@@ -7,20 +7,22 @@ summary itself speaks of it.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.wiki.pages import page_from_json
+from rivet_pipeline.wiki.pages import build_page, page_from_json
 from rivet_pipeline.wiki.search import TopicHit, search_topics
-from rivet_pipeline.wiki.types import SAME_SESSION, Candidate, MineRequest, Tag
+from rivet_pipeline.wiki.store import applied_patches
+from rivet_pipeline.wiki.types import MOST_PATCHES, SAME_SESSION, Candidate, MineRequest, Page, Tag
 
 #: Pages that a miner is shown, and characters of the leaf that are searched with.
 MOST_CANDIDATES = 8
 _SEARCHED = 500
 
-#: Pages that one search brings.
-_FOUND = 5
+#: Pages that one search brings, and pages that the session's former leaves do: a long session must leave room.
+_FOUND, _OF_SESSION = 5, 4
 
 _FRAME = re.compile(r"\APeriod \d{4}-\d\d-\d\dT[^\n]*\n\s*(?=\S)")
 
@@ -70,24 +72,68 @@ def spoken_text(text: str) -> str:
 
 
 def _candidates(connection: Connection, request: MineRequest, conversation_id: UUID) -> tuple[Candidate, ...]:
-    found: dict[str, Candidate] = {}
+    """Pages of the session's former leaves, the latest first, and what the searches bring."""
+    found: dict[str, tuple[UUID, Candidate]] = {}
     rows = connection.execute(
         """
-        SELECT t.slug, t.title, t.page FROM ros_wiki_topics AS t
-        WHERE t.status = 'live' AND t.id IN (
-            SELECT p.topic_id FROM ros_wiki_patches AS p JOIN ros_summaries AS s ON s.id = p.leaf_id
-            WHERE s.conversation_id = %s AND p.status = 'applied')
-        ORDER BY t.slug
+        SELECT t.id, t.slug, t.title, t.page FROM ros_wiki_topics AS t
+        JOIN (SELECT p.topic_id, max(p.as_of) AS latest FROM ros_wiki_patches AS p
+              JOIN ros_summaries AS s ON s.id = p.leaf_id
+              WHERE s.conversation_id = %(conversation)s AND p.status = 'applied'
+                AND s.latest_at <= %(until)s AND s.id <> %(leaf)s
+              GROUP BY p.topic_id) AS said ON said.topic_id = t.id
+        WHERE t.status = 'live' ORDER BY said.latest DESC, t.slug LIMIT %(most)s
         """,
-        [conversation_id],
+        {"conversation": conversation_id, "until": request.latest_at, "leaf": request.leaf_id, "most": _OF_SESSION},
     ).fetchall()
     for row in rows:
         page = page_from_json(row["page"])
-        found[row["slug"]] = Candidate(row["slug"], row["title"], page.aliases, page, SAME_SESSION)
+        found[row["slug"]] = row["id"], Candidate(row["slug"], row["title"], page.aliases, page, SAME_SESSION)
     for query, why in _queries(request):
         for hit in _hits(connection, query, request.latest_at):
-            found.setdefault(hit.slug, Candidate(hit.slug, hit.title, hit.page.aliases, hit.page, why))
-    return tuple(sorted(found.values(), key=lambda one: not one.page.stood_at(request.latest_at))[:MOST_CANDIDATES])
+            candidate = Candidate(hit.slug, hit.title, hit.page.aliases, hit.page, why)
+            found.setdefault(hit.slug, (hit.topic_id, candidate))
+    own = _own_pages(connection, request.leaf_id)
+    known = [
+        _without_leaf(connection, topic, candidate, request.leaf_id) if topic in own else candidate
+        for topic, candidate in found.values()
+    ]
+    known.sort(key=lambda one: not one.page.stood_at(request.latest_at))
+    # Last the addresses of its own pages, so that a leaf that is mined again does not choose others.
+    besides = [
+        _without_leaf(connection, topic, candidate, request.leaf_id)
+        for topic, candidate in own.items()
+        if candidate.slug not in found
+    ]
+    return (*known[: MOST_CANDIDATES - len(besides)], *besides)
+
+
+def _own_pages(connection: Connection, leaf_id: UUID) -> dict[UUID, Candidate]:
+    """The pages that stand on an earlier mining of a leaf."""
+    rows = connection.execute(
+        """
+        SELECT id, slug, title FROM ros_wiki_topics
+        WHERE status = 'live'
+          AND id IN (SELECT topic_id FROM ros_wiki_patches WHERE leaf_id = %s AND status = 'applied')
+        ORDER BY slug LIMIT %s
+        """,
+        [leaf_id, MOST_PATCHES],
+    ).fetchall()
+    return {
+        row["id"]: Candidate(row["slug"], row["title"], (), Page(row["title"]), "an earlier mining of this summary")
+        for row in rows
+    }
+
+
+def _without_leaf(connection: Connection, topic_id: UUID, candidate: Candidate, leaf_id: UUID) -> Candidate:
+    """A page as it would be if the leaf had never been mined.
+
+    What the leaf brought would else be taken for known: its names were not said again, and what it supersedes is not
+    there to be named.
+    """
+    others = [patch for patch in applied_patches(connection, topic_id) if patch.leaf_id != leaf_id]
+    page = build_page(candidate.title, others)
+    return replace(candidate, aliases=page.aliases, page=page)
 
 
 def _hits(connection: Connection, query: str, when: datetime) -> list[TopicHit]:

@@ -18,7 +18,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.versions import WIKI_PAGE_VERSION
 from rivet_pipeline.wiki.names import fold, slugify
 from rivet_pipeline.wiki.pages import alias_keys, build_page, identity_keys, page_from_json, page_to_json, search_text
-from rivet_pipeline.wiki.types import AppliedPatch, Claim, Page, PatchDraft
+from rivet_pipeline.wiki.types import AppliedPatch, Claim, Decision, Page, PatchDraft
 
 #: Splits of splits are followed this far.
 _DEEPEST_SPLIT = 5
@@ -99,6 +99,9 @@ def applied_patches(connection: Connection, topic_id: UUID, depth: int = 0) -> l
             found.append(_edit(row))
         elif row["kind"] == "merge":
             found.append(AppliedPatch(None, aliases=tuple(row["payload"]["aliases"])))
+        elif row["topic_id"] == row["other_id"]:
+            # Split once, and merged again since.
+            continue
         elif row["topic_id"] == topic_id:
             found.append(AppliedPatch(None, drops=keys))
         elif depth < _DEEPEST_SPLIT:
@@ -108,15 +111,17 @@ def applied_patches(connection: Connection, topic_id: UUID, depth: int = 0) -> l
 
 def _edit(row: dict[str, Any]) -> AppliedPatch:
     draft = draft_from_json(row["title"], row["payload"])
-    return AppliedPatch(
-        row["leaf_id"],
-        draft.claims,
-        # The title under which it was proposed is another name of the page, unless only shared names led there: what
-        # two subjects speak of is a name of neither.
-        draft.aliases if row["decision"] == "entities" else (draft.title, *draft.aliases),
-        draft.entities,
-        draft.related,
-    )
+    aliases = names_brought(draft, row["decision"])
+    return AppliedPatch(row["leaf_id"], draft.claims, aliases, draft.entities, draft.related)
+
+
+def names_brought(draft: PatchDraft, decision: Decision) -> tuple[str, ...]:
+    """The names by which a page goes for a patch of it.
+
+    The title under which it was proposed is one, unless only shared names led to the page: what two subjects speak of
+    is a name of neither.
+    """
+    return draft.aliases if decision == "entities" else (draft.title, *draft.aliases)
 
 
 def _part(patch: AppliedPatch, keys: frozenset[UUID]) -> AppliedPatch:

@@ -17,10 +17,12 @@ import httpx
 import pytest
 
 import rivet_pipeline
+from rivet_pipeline.api.tools.wiki import _messages
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.embedding.embed import embed_topics
 from rivet_pipeline.models.embedder import WordLlamaEmbedder
+from rivet_pipeline.retrieval.lineage import read_lineage
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.summaries.compact import summarize_leaves
 from rivet_pipeline.summaries.extractive import ExtractiveSummarizer
@@ -305,6 +307,31 @@ def test_from_a_sentence_to_the_exact_message_in_three_calls(client: httpx.Clien
     assert "median lead 4 h 10 min" in answer["result"]
 
 
+def test_an_agent_comes_from_a_sentence_to_the_exact_message_by_tools_alone(client: httpx.Client) -> None:
+    def call(tool: str, **arguments: Any) -> str:
+        response = client.post(f"/api/memory/tool/{tool}", json=arguments)
+        assert response.status_code == 200, response.text
+        return str(response.json()["result"])
+
+    whole = call("wiki_read", slug="storm-surge-warning")
+    (line,) = [line for line in whole.splitlines() if "4 of 4 surges warned" in line]
+    assert "citation=<label>" in whole
+    (cited,) = re.findall(r"\[\^(\w+)\]", line)
+    messages = call("wiki_read", slug="storm-surge-warning", citation=cited)
+    (found,) = re.findall(r"^(\S+)  .*\n> .*4 of 4 surges", messages, re.MULTILINE)
+    assert "median lead 4 h 10 min" in call("memory_get_full", id=found)
+    assert call("wiki_read", slug="Storm surge warning", citation=f"[^{cited}]") == messages
+    wrong = client.post("/api/memory/tool/wiki_read", json={"slug": "storm-surge-warning", "citation": "00000000"})
+    assert (wrong.status_code, cited in wrong.json()["detail"]) == (404, True)
+
+
+def test_messages_beyond_the_budget_are_counted(wiki: Connection) -> None:
+    cited = page(wiki, "storm-surge-warning").citations[0]
+    few = _messages(cited, read_lineage(wiki, cited.leaf_id), 200)
+    assert "messages more; a larger max_tokens shows them. memory_get_full shows" in few
+    assert few.count("\n> ") + int(re.findall(r"(\d+) messages? more", few)[0]) == cited.messages
+
+
 def test_pages_are_listed_found_and_read_over_http(client: httpx.Client) -> None:
     listed = get(client, "/api/wiki", limit=3)
     assert (len(listed["topics"]), listed["total"]) == (3, len(SESSIONS) + 1)
@@ -317,11 +344,20 @@ def test_pages_are_listed_found_and_read_over_http(client: httpx.Client) -> None
     assert raw.headers["content-type"] == "text/markdown; charset=utf-8"
     assert raw.text == whole["markdown"]
     assert get(client, "/api/wiki/kelpie-0-11/history", limit=2)["revisions"][0]["slug"] == "kelpie-0-11"
-    assert get(client, "/api/wiki/_recent", limit=4)["revisions"]
+    latest = get(client, "/api/wiki/_recent", limit=4)["revisions"]
+    assert all(one["patchId"] and one["added"] for one in latest)
+    (made,) = [
+        one
+        for one in get(client, "/api/wiki/_patches", state="applied")["patches"]
+        if one["id"] == latest[0]["patchId"]
+    ]
+    assert made["slug"] == latest[0]["slug"]
+    assert get(client, "/api/wiki", offset=500) == {"topics": [], "total": listed["total"]}
     assert get(client, "/api/wiki/_gaps")["wanted"]
     assert get(client, "/api/wiki/_counts")["pages"] == len(SESSIONS) + 1
     patches = get(client, "/api/wiki/_patches", state="applied", slug="kelpie-0-11", limit=1)
     assert patches["patches"][0]["slug"] == "kelpie-0-11"
+    assert get(client, "/api/wiki/_patches", state="applied", slug="Kelpie 0.11", limit=1) == patches
     following = get(client, "/api/wiki/_patches", state="applied", slug="kelpie-0-11", before=patches["next"])
     assert following["next"] is None
 
@@ -330,6 +366,7 @@ def test_what_is_not_there_or_wrong_says_so(client: httpx.Client) -> None:
     assert "no page" in get(client, "/api/wiki/nothing-of-the-kind", 404)["detail"]
     get(client, "/api/wiki/nothing-of-the-kind/history", 404)
     get(client, "/api/wiki", 400, slgu="x")
+    assert "this address takes none" in get(client, "/api/wiki/tank", 400, view="raw")["detail"]
     get(client, "/api/wiki", 400, q="x", entity="y")
     unknown = "0b9c2c3e-6a1f-4b53-9a5e-7d1f0c2b3a49"
     body = {"ids": [unknown], "state": "accepted", "decided_by": "mara"}
@@ -347,7 +384,7 @@ def test_the_tools_find_and_read(client: httpx.Client) -> None:
     for section, words in {
         "summary": "## Decisions",
         "history": "superseded 2026-09-24 by",
-        "citations": "/api/memory/lineage/",
+        "citations": "citation=<label>",
         "names": "Redis",
     }.items():
         answer = client.post(

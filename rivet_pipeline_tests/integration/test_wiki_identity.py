@@ -45,7 +45,7 @@ def test_a_redirect_leads_to_the_page_that_took_over(connection: Connection, poo
     assert (slug, identity.decision) == ("alpha-service", "redirect")
 
 
-def merge(connection: Connection, kept: UUID, gone: UUID) -> UUID:
+def merge_proposal(connection: Connection, kept: UUID, gone: UUID) -> UUID:
     row = connection.execute(
         """
         INSERT INTO ros_wiki_patches (kind, status, topic_id, other_id, title, payload, content_hash, decision, reason,
@@ -56,9 +56,14 @@ def merge(connection: Connection, kept: UUID, gone: UUID) -> UUID:
         [kept, gone],
     ).fetchone()
     assert row is not None
-    (outcome,) = decide(connection, [row["id"]], "accept", by="mara")
-    assert outcome.problem is None
     patch: UUID = row["id"]
+    return patch
+
+
+def merge(connection: Connection, kept: UUID, gone: UUID) -> UUID:
+    patch = merge_proposal(connection, kept, gone)
+    (outcome,) = decide(connection, [patch], "accept", by="mara")
+    assert outcome.problem is None
     return patch
 
 

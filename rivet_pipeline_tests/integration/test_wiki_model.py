@@ -84,6 +84,7 @@ CASES = {
     "the prompt in a claim": content(
         answer(patch(claims=[{"section": "facts", "text": f"{SENTENCE} {OWN_TRAFFIC_MARKER}"}])), "prompt-echo"
     ),
+    "two answers": content(f"{GOOD}\nOr rather:\n{answer(patch(title='Gauge poller'))}", "several-answers"),
     "a refusal": content("I'm sorry, but I can't help with that.", "no-json"),
     "only thinking": content('<think>Nothing of it matters, so {"patches": []}</think>', "empty"),
     "cut off": content(GOOD[:40], "truncated", finish="length"),
@@ -131,8 +132,10 @@ def test_a_bad_answer_is_a_failure_and_never_done(connection: Connection, pool: 
         f"Here it is:\n```json\n{GOOD}\n```\nDone.",
         f"<think>One fact.</think>{GOOD}",
         GOOD.replace("]}]}", "]},]}"),
+        f'Were there nothing, I would say {{"patches": []}}. But there is:\n{GOOD}',
+        f"{GOOD}\n{GOOD}",
     ],
-    ids=["plain", "fenced", "after thinking", "trailing comma"],
+    ids=["plain", "fenced", "after thinking", "trailing comma", "after an empty one", "twice"],
 )
 def test_a_good_answer_is_taken_however_it_is_wrapped(connection: Connection, pool: Pool, text: str) -> None:
     add_leaf(connection, LEAF)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from psycopg.types.json import Jsonb
 
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, Pool, open_pool
@@ -17,7 +18,7 @@ from rivet_pipeline.wiki.consolidate import SPLIT_FROM, consolidate
 from rivet_pipeline.wiki.quality import oversized_pages, uncited_sentences, unlike_their_patches
 from rivet_pipeline.wiki.read import address_of, read_history, read_revision, read_topic
 from rivet_pipeline.wiki.review import decide, list_patches, revert
-from rivet_pipeline_tests.integration.test_wiki_identity import merge
+from rivet_pipeline_tests.integration.test_wiki_identity import merge, merge_proposal
 from rivet_pipeline_tests.integration.test_wiki_mining import assert_sound, statuses, texts
 from rivet_pipeline_tests.integration.wiki_rows import add_leaf, change_leaf, mine
 
@@ -261,6 +262,71 @@ def test_a_page_that_is_too_long_gets_a_split_proposed_that_moves_sentences_and_
     assert_sound(connection)
 
 
+def split_of_migration(connection: Connection, pool: Pool) -> UUID:
+    """A long page, and the proposal that what it says of Grafana gets a page of its own."""
+    for place in range(40):
+        about = "the Grafana panel" if place % 3 == 0 else "the cluster"
+        add_leaf(connection, f"Migration | Sentence {'x' * place} of many about {about} in use", days=place)
+    mine(pool)
+    consolidate(connection)
+    (patch,) = patch_ids(connection)
+    return patch
+
+
+def of_grafana(connection: Connection, slug: str) -> int:
+    return sum("Grafana panel" in text for text in texts(connection, slug))
+
+
+def test_no_merge_loses_what_was_split_off(connection: Connection, pool: Pool) -> None:
+    decide(connection, [split_of_migration(connection, pool)], "accept", by="mara")
+    add_leaf(connection, "Dashboards | There are panels of all kinds", days=50)
+    mine(pool)
+    moved = of_grafana(connection, "grafana")
+    assert moved > 0
+    # Into a third page, and back.
+    third = merge(connection, topic(connection, "dashboards"), topic(connection, "grafana"))
+    assert of_grafana(connection, "dashboards") == moved - 1
+    assert read_topic(connection, "dashboards").archived > 0  # type: ignore[union-attr]
+    assert_sound(connection)
+    revert(connection, third, by="mara")
+    assert (of_grafana(connection, "grafana"), of_grafana(connection, "dashboards")) == (moved, 0)
+    # Either way with the page it was split from: that page says everything again.
+    for kept, gone in (("migration", "grafana"), ("grafana", "migration")):
+        whole = merge(connection, topic(connection, kept), topic(connection, gone))
+        page = read_topic(connection, kept)
+        assert page is not None
+        assert len(texts(connection, kept)) + page.archived == 40
+        assert_sound(connection)
+        revert(connection, whole, by="mara")
+        assert of_grafana(connection, "grafana") == moved
+        assert of_grafana(connection, "migration") == 0
+        assert_sound(connection)
+
+
+def test_a_split_leads_to_the_page_that_its_address_was_merged_with(connection: Connection, pool: Pool) -> None:
+    patch = split_of_migration(connection, pool)
+    add_leaf(connection, "Grafana | It draws", days=50)
+    add_leaf(connection, "Dashboards | There are panels of all kinds", days=50)
+    mine(pool)
+    merge(connection, topic(connection, "dashboards"), topic(connection, "grafana"))
+    assert decide(connection, [patch], "accept", by="mara")[0].problem is None
+    assert of_grafana(connection, "dashboards") > 0
+    assert of_grafana(connection, "migration") == 0
+    assert_sound(connection)
+
+
+def test_a_page_is_not_merged_with_itself(connection: Connection, pool: Pool) -> None:
+    add_leaf(connection, "Importer | It listens")
+    add_leaf(connection, "Gauge poller | It polls", days=1)
+    mine(pool)
+    circle = merge_proposal(connection, topic(connection, "gauge-poller"), topic(connection, "importer"))
+    merge(connection, topic(connection, "importer"), topic(connection, "gauge-poller"))
+    assert "one by now" in str(decide(connection, [circle], "accept", by="mara")[0].problem)
+    assert texts(connection, "gauge-poller") == ["It listens", "It polls"]
+    consolidate(connection)
+    assert circle in patch_ids(connection, "replaced")
+
+
 # --- whatever people do ---------------------------------------------------------------------------------------------
 
 SENTENCES = [
@@ -329,6 +395,38 @@ class Reviewing(RuleBasedStateMachine):
         rows = self.connection.execute("SELECT id FROM ros_wiki_topics WHERE status = 'live' ORDER BY slug").fetchall()
         if len(rows) > 1:
             merge(self.connection, rows[0]["id"], rows[1]["id"])
+
+    @rule(chance=st.integers(0, 9), title=st.sampled_from(["Port", "Importer", "Cache"]))
+    def a_page_splits(self, chance: int, title: str) -> None:
+        rows = self.connection.execute(
+            "SELECT topic_id AS id, claim_keys AS keys FROM ros_wiki_patches "
+            "WHERE kind = 'edit' AND status = 'applied' ORDER BY seq"
+        ).fetchall()
+        if rows:
+            row = rows[chance % len(rows)]
+            payload = {"keys": [str(key) for key in row["keys"][: 1 + chance % 2]], "claims": []}
+            self.connection.execute(
+                """
+                INSERT INTO ros_wiki_patches (kind, status, topic_id, title, payload, content_hash, decision, reason,
+                                              as_of, model, pipeline_version)
+                VALUES ('split', 'proposed', %s, %s, %s, gen_random_uuid(), 'consolidation', 'a test', now(), 't', 4)
+                """,
+                [row["id"], title, Jsonb(payload)],
+            )
+            self.somebody_decides("proposed", "accept", 0)
+
+    @invariant()
+    def every_applied_sentence_stands_on_a_page(self) -> None:
+        rows = self.connection.execute(
+            """
+            SELECT p.title FROM ros_wiki_patches AS p CROSS JOIN LATERAL unnest(p.claim_keys) AS k (key)
+            WHERE p.kind = 'edit' AND p.status = 'applied'
+              AND NOT EXISTS (SELECT 1 FROM ros_wiki_topics AS t WHERE t.status = 'live' AND t.archived > 0)
+              AND NOT EXISTS (SELECT 1 FROM ros_wiki_citations AS c JOIN ros_wiki_topics AS t ON t.id = c.topic_id
+                              WHERE t.status = 'live' AND c.claim_key = k.key AND c.leaf_id = p.leaf_id)
+            """
+        ).fetchall()
+        assert rows == []
 
     @invariant()
     def every_page_is_what_its_patches_say_and_is_cited(self) -> None:

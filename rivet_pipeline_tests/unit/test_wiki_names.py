@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rivet_pipeline.wiki.export import file_name
+from rivet_pipeline.wiki.markdown import note_name
 from rivet_pipeline.wiki.names import (
     LONGEST_SLUG,
     fold,
@@ -45,7 +45,7 @@ def test_every_title_has_an_address_that_is_safe_as_a_file(title: str) -> None:
     assert SLUG.fullmatch(slug)
     assert len(slug) <= LONGEST_SLUG
     assert slugify(slug) == slug
-    assert "/" not in file_name(slug)
+    assert "/" not in note_name(slug)
 
 
 def test_titles_without_latin_letters_have_addresses_of_their_own() -> None:

@@ -43,6 +43,7 @@ from rivet_pipeline.wiki.markdown import page_markdown
 from rivet_pipeline.wiki.names import slugify
 from rivet_pipeline.wiki.read import (
     TopicPage,
+    address_of,
     list_topics,
     read_counts,
     read_gaps,
@@ -99,7 +100,7 @@ def wiki_patches(query: Annotated[PatchesQuery, Query()], resources: FromApp) ->
         patches, following = list_patches(
             connection,
             statuses=[query.state or "proposed"],
-            slug=query.slug,
+            slug=None if query.slug is None else address_of(connection, query.slug),
             leaf_id=query.leaf,
             limit=query.limit,
             before=query.before,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.models import Filled
-from rivet_pipeline.api.tools.budget import clip_tokens, label, quote
+from rivet_pipeline.api.tools.budget import Page, clip_tokens, count, label, quote
 from rivet_pipeline.api.tools.reading import Query
 from rivet_pipeline.api.tools.surface import (
     DEFAULT_TOKENS,
@@ -21,15 +22,18 @@ from rivet_pipeline.api.tools.surface import (
 )
 from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.models.tokens import byte_tokens
+from rivet_pipeline.retrieval.lineage import Lineage, read_lineage
 from rivet_pipeline.wiki.markdown import page_markdown, safe_line
 from rivet_pipeline.wiki.names import slugify
-from rivet_pipeline.wiki.read import PageSection, TopicPage, read_topic
+from rivet_pipeline.wiki.read import Citation, PageSection, TopicPage, read_topic
 from rivet_pipeline.wiki.search import search_topics
 
 ReadSection = Literal["full", "summary", "history", "citations", "names"]
 
 #: What of a budget is kept for saying that something was cut.
 _CUT_TOKENS = 60
+
+_TO_MESSAGES = "[wiki_read with citation=<label> names the messages that a sentence stands on]"
 
 #: A longer name of a page is cut, in characters.
 _NAME = 200
@@ -54,6 +58,12 @@ class WikiReadArguments(Arguments):
     section: Annotated[ReadSection | None, lenient()] = Field(
         None, description="Only this part: the sentences alone, what was superseded, the citations, or the names."
     )
+    citation: Annotated[str | None, lenient()] = Field(
+        None,
+        max_length=40,
+        description="The label of a citation on the page, as `5cc5f8eb`: names the messages that it stands for, "
+        "instead of the page.",
+    )
     max_tokens: MaxTokens = DEFAULT_TOKENS
 
 
@@ -72,9 +82,12 @@ def _search(resources: Resources, arguments: WikiSearchArguments) -> str:
 
 
 def _read(resources: Resources, arguments: WikiReadArguments) -> str:
-    """A page, or a part of it, as Markdown. Raises `NotFoundError` for a page that is not there."""
+    """A page, a part of it or one of its citations. Raises `NotFoundError` for what is not there."""
     with resources.connection() as connection:
         page = read_topic(connection, arguments.slug)
+        if page is not None and arguments.citation is not None:
+            cited = _cited(page, arguments.citation)
+            return _messages(cited, read_lineage(connection, cited.leaf_id), arguments.max_tokens)
     if page is None:
         raise NotFoundError(f"There is no page {slugify(arguments.slug)!r} yet; wiki_search finds what there is.")
     text = _part(page, arguments.section or "full", arguments.max_tokens)
@@ -82,6 +95,37 @@ def _read(resources: Resources, arguments: WikiReadArguments) -> str:
         return text
     cut = clip_tokens(text, arguments.max_tokens - _CUT_TOKENS)
     return f"{cut}\n\n[cut: section=summary, history, citations and names give the parts, a larger max_tokens more]"
+
+
+def _cited(page: TopicPage, wanted: str) -> Citation:
+    """The citation of a label, or of a summary's id. Raises `NotFoundError` when the page has none such."""
+    sought = wanted.strip().strip("[]^`").lower()
+    found = next((one for one in page.citations if sought in (one.label, str(one.leaf_id))), None)
+    if found is None:
+        labels = ", ".join(one.label for one in page.citations[:12])
+        raise NotFoundError(f"The page {page.slug!r} has no citation {label(wanted, 40)!r}; it has {labels}.")
+    return found
+
+
+def _messages(cited: Citation, lineage: Lineage | None, budget: int) -> str:
+    """The messages that a cited summary was made from, each with its id."""
+    named = f", {label(cited.session_title, 120)}" if cited.session_title else ""
+    answer = Page(budget)
+    answer.add(
+        f"{cited.label}: summary {cited.leaf_id}, {cited.at:%Y-%m-%d %H:%M} UTC, {label(cited.agent, 60)}{named}"
+    )
+    messages = lineage.summary.messages if lineage is not None and lineage.summary is not None else []
+    shown = 0
+    for one in messages:
+        speaker = label(f"{one.agent}/{one.role}", 60)
+        line = f"{one.id}  {one.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC  {speaker}\n{quote(one.excerpt)}"
+        if not answer.add(line, reserve=_CUT_TOKENS):
+            break
+        shown += 1
+    left = cited.messages - shown
+    more = f"{count(left, 'message')} more; a larger max_tokens shows them. " if left > 0 else ""
+    answer.add(f"{more}memory_get_full shows a message whole, by its id.")
+    return answer.text()
 
 
 def _part(page: TopicPage, section: ReadSection, budget: int) -> str:
@@ -92,7 +136,7 @@ def _part(page: TopicPage, section: ReadSection, budget: int) -> str:
         "names": f"aliases: {_names(page.aliases)}\nspeaks of: {_names(page.entities)}",
     }
     if section == "full":
-        whole = page_markdown(page)
+        whole = page_markdown(page) + (f"\n{_TO_MESSAGES}\n" if page.citations else "")
         if byte_tokens(whole) <= budget:
             return whole
         section = "summary"
@@ -130,7 +174,7 @@ def _citations(page: TopicPage) -> str:
         + (f", {label(citation.session_title, 120)}" if citation.session_title else "")
         for citation in page.citations
     ]
-    return "\n".join([*lines, "/api/memory/lineage/<summary id> gives the messages of a summary."])
+    return "\n".join([*lines, _TO_MESSAGES])
 
 
 register(
@@ -147,7 +191,8 @@ register(
         WikiReadArguments,
         _read,
         "Gives a page of the wiki as Markdown: decisions, facts, preferences, what is open, what was superseded, "
-        "each sentence with the summaries that say it. Redirects and other names are followed.",
+        "each sentence with the summaries that say it; with a citation the messages behind it. Redirects and other "
+        "names are followed.",
         title="Read a page of the wiki",
         may_miss=True,
     ),

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.settings import Settings
 from rivet_pipeline_tests.api_server import running_api
 from rivet_pipeline_tests.hub_reader import Reader, form_token, page
 from rivet_pipeline_tests.hub_store import LITERALS, NOBODY, HubStore, fill_hub_store
+from rivet_pipeline_tests.integration.wiki_rows import add_leaf, mine
 
 
 @pytest.fixture
@@ -214,3 +215,14 @@ def test_a_wiki_page_names_the_source_of_every_sentence(client: httpx.Client) ->
     assert "1 page, each sentence" in overview.words
     assert "Session store" in page(client, "/hub/wiki", q="where do sessions live").words
     assert "No page was found" in page(client, "/hub/wiki", q="zebra").words
+
+
+def test_what_held_once_has_both_its_dates(client: httpx.Client, store_url: str) -> None:
+    with open_pool(store_url, max_size=2) as pool:
+        with pool.connection() as connection:
+            add_leaf(connection, "Port | The port is number 8437 here")
+            add_leaf(connection, "Port | The port is number 9000 here", days=3)
+        mine(pool)
+    words = " ".join(page(client, "/hub/wiki/port").words.split())
+    assert "What held once (1) The port is number 8437 here" in words
+    assert "as of 2 Mar 2026, until 5 Mar 2026, then: The port is number 9000 here" in words

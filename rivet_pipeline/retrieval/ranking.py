@@ -399,21 +399,21 @@ def _spread(
 
 def _known(conversations: Iterable[str], candidates: _Candidates, context: _Context) -> list[Conversation]:
     """What the candidates tell of some conversations, in their order."""
-    places: dict[str, list[int]] = {name: [] for name in conversations}
+    numbers = {name: number for number, name in enumerate(conversations)}
+    number = np.array([numbers.get(row.conversation, -1) for row in candidates.rows], dtype=np.intp)
+    within = np.flatnonzero(number >= 0)
+
+    def best(values: Floats) -> list[float]:
+        found = np.zeros(len(numbers))
+        np.maximum.at(found, number[within], values[within])
+        highest: list[float] = found.tolist()
+        return highest
+
+    rows: list[list[int]] = [[] for _ in numbers]
     worth = candidates.counts + context.neighbours
-    for place in np.argsort(-worth, kind="stable").tolist():
-        known = places.get(candidates.rows[place].conversation)
-        if known is not None:
-            known.append(place)
-    return [
-        Conversation(
-            words=float(context.session[rows].max()),
-            nearest=float(candidates.semantic[rows].max()),
-            named=float(context.named[rows].max()),
-            rows=[candidates.keys[place] for place in rows],
-        )
-        for rows in places.values()
-    ]
+    for place in within[np.argsort(-worth[within], kind="stable")].tolist():
+        rows[number[place]].append(candidates.keys[place])
+    return list(map(Conversation, best(context.session), best(candidates.semantic), best(context.named), rows))
 
 
 def _finished(one: _Place, candidates: _Candidates, context: _Context, best: float, profile: Profile) -> Scored:

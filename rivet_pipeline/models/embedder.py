@@ -82,6 +82,17 @@ class WordLlamaEmbedder:
                     rows[row] += np.add.reduce(part, axis=0)
         return unit_rows(rows, count=len(texts), width=self.dimensions)
 
+    def embed_words(self, words: Sequence[str]) -> Vectors:
+        """One unit-length row per word, as `embed` has it, several times as quick for hundreds; zeros for a blank."""
+        table, tokenizer = _load_wordllama()
+        encoded = tokenizer.encode_batch_fast([_sendable(word) for word in words], add_special_tokens=False)
+        ids = [one.ids or [0] for one in encoded]
+        starts = np.cumsum([0, *(len(each) for each in ids[:-1])])
+        flat = np.fromiter((one for each in ids for one in each), dtype=np.intp)
+        rows: Vectors = np.add.reduceat(table.take(flat, axis=0, mode="clip"), starts, axis=0)
+        rows[[not one.ids for one in encoded]] = 0
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-9))
+
     def knows_words(self, text: str) -> bool:
         """Whether any token has a letter or a digit: a sign that is not in the vocabulary is only its bytes."""
         _, tokenizer = _load_wordllama()

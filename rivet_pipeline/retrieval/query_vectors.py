@@ -72,12 +72,20 @@ def weigh_words(connection: Connection, query: str) -> NDArray[np.float32] | Non
     they are, so nothing is embedded again. It is possible because the model's vectors are sums over words; those of
     others are not.
     """
+    rows = word_weights(connection, query)
+    if len(rows) < 2 or not any(weight for _, weight in rows):
+        return None
+    return _sum([word for word, _ in rows], [_COMMON_WORD if weight is None else weight for _, weight in rows])
+
+
+def word_weights(connection: Connection, query: str) -> list[tuple[str, float | None]]:
+    """The words of a query, and how much each tells in this store, 0 to 1; None for one that is not indexed.
+
+    Empty while nothing is known of the store's words.
+    """
     words = _WORD.findall(query)[:_MAX_WORDS]
     rows = connection.execute(statement("word_weights"), {"words": words}).fetchall() if words else []
-    weights = [float(row["weight"]) if row["weight"] is not None else _COMMON_WORD for row in rows]
-    if len(rows) < 2 or not any(row["weight"] for row in rows):
-        return None
-    return _sum([str(row["word"]) for row in rows], weights)
+    return [(str(row["word"]), None if row["weight"] is None else float(row["weight"])) for row in rows]
 
 
 def _sum(words: Sequence[str], weights: Sequence[float]) -> NDArray[np.float32] | None:

@@ -2,32 +2,34 @@
 
 The arithmetic stands in `scoring.py`; which rows are candidates is decided by the arms. Three or four statements a
 search, each over at most some hundred rows: the candidates' features, the neighbours of the best messages, those
-neighbours' features, and the ties of the summary tree when there is a summary.
+neighbours' features, and the ties of the summary tree when there is a summary. A long list takes one or two more
+(`standing.py`).
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, LiteralString, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
-from psycopg.rows import tuple_row
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.retrieval import scoring, vector
-from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
+from rivet_pipeline.retrieval import scoring
+from rivet_pipeline.retrieval.features import Features, SemanticSide, fetch, read_features
+from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, filter_values, number_array, statement
 from rivet_pipeline.retrieval.lexical import TextScores
 from rivet_pipeline.retrieval.query_dates import Period, shares_of_time
 from rivet_pipeline.retrieval.scoring import Profile
-from rivet_pipeline.retrieval.types import Key, ScoreParts, SearchRequest, Source, unsigned
+from rivet_pipeline.retrieval.standing import Conversation, best_first
+from rivet_pipeline.retrieval.types import Key, ScoreParts, SearchRequest, unsigned
 
 #: A column of numbers, a candidate each.
 Floats = NDArray[np.float64]
@@ -43,19 +45,6 @@ _SCORED, _SCORED_EACH = 60, 3
 
 
 @dataclass(frozen=True, slots=True)
-class SemanticSide:
-    """The semantic side of one search: None's place is taken by a reason.
-
-    `unknown`: the model knows no word of the query, which is no fault of anything and so no reason.
-    """
-
-    model: vector.ServingModel | None = None
-    query: NDArray[np.float32] | None = None
-    degraded: str | None = None
-    unknown: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Scored:
     """A row of the list, with all that its heading needs."""
 
@@ -68,25 +57,6 @@ class Scored:
     tool_name: str | None
 
 
-class _Features(NamedTuple):
-    """A row of `features.sql`: a summary's `key` is negative, times are in microseconds since 1970."""
-
-    key: int
-    id: str
-    conversation: str
-    at: int
-    role: str | None
-    tool_name: str | None
-    kind: str
-    memory_type: str | None
-    head: str
-    characters: int | None
-    access_count: int | None
-    last_accessed: int | None
-    similarity: float | None
-    verbatim: bool
-
-
 @dataclass(frozen=True, slots=True)
 class _Candidates:
     """Rows before they are scored, column by column; `keys` has a summary's number negative.
@@ -95,7 +65,7 @@ class _Candidates:
     for what it lends: that of machinery counts little. `at` is in microseconds since 1970.
     """
 
-    rows: list[_Features]
+    rows: list[Features]
     keys: list[int]
     text: Floats
     semantic: Floats
@@ -122,7 +92,6 @@ class _Context:
 
     `temporal` is its freshness or, when the query names a date, how well its time fits that: who asks for a time wants
     that one, not the newest.
-    `standing` is how well its conversation answers, by which a long list chooses among conversations.
     """
 
     neighbours: Floats
@@ -132,7 +101,6 @@ class _Context:
     named: Floats
     temporal: Floats
     context: Floats
-    standing: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +142,9 @@ def rank(
     """
 
     def read(wanted: Sequence[Key]) -> _Candidates:
-        rows = _features(connection, request, wanted, texts, similarities, side, literal=literal)
+        rows = read_features(
+            connection, request, wanted, similarities, side, literal=literal, meanwhile=lambda: texts.context
+        )
         return _weigh(rows, texts, similarities, now, profile)
 
     candidates = read(keys)
@@ -191,14 +161,15 @@ def rank(
         scored = _diversify(scored, candidates, ties, profile)
         # Who asks for a text as it stands wants the rows that hold it, wherever they are.
         is_exact = request.mode in ("trigram", "regex") or any(row.verbatim for row in candidates.rows)
-        if request.limit > profile.spread_from and not is_exact:
-            scored = _spread(scored, candidates, context, profile)
+        if request.limit > profile.spread_over and not is_exact:
+            query = None if side.query is None else request.query
+            scored = _spread(connection, query, scored, candidates, context, profile)
     best = float(context.context.max(initial=0.0))
     return [_finished(one, candidates, context, best, profile) for one in scored[: request.limit]]
 
 
 def _weigh(
-    rows: list[_Features], texts: TextScores, similarities: Mapping[Key, float], now: datetime, profile: Profile
+    rows: list[Features], texts: TextScores, similarities: Mapping[Key, float], now: datetime, profile: Profile
 ) -> _Candidates:
     """The parts of each row that it has by itself."""
     named = [unsigned(row.key) for row in rows]
@@ -248,7 +219,7 @@ def _neighbours(
     best = heapq.nlargest(
         max(profile.neighbours_of, request.limit), messages, key=lambda place: (counts[place], keys[place])
     )
-    rows = _fetch(
+    rows = fetch(
         connection,
         _neighbours_statement(),
         filter_values(request) | {"messages": number_array(keys[place] for place in best)},
@@ -275,7 +246,7 @@ def _read_relatives(connection: Connection, keys: Sequence[int], ties: _Ties) ->
     if not summaries:
         return
     values = {"summaries": number_array(summaries), "messages": number_array(key for key in keys if key > 0)}
-    for above, below in _fetch(connection, statement("relatives"), values):
+    for above, below in fetch(connection, statement("relatives"), values):
         ties.relatives.setdefault(-above, set()).add(below)
         ties.relatives.setdefault(below, set()).add(-above)
 
@@ -315,9 +286,6 @@ def _lend(
         np.maximum.at(found, conversation, values)
         return found[conversation]
 
-    def scaled(values: Floats) -> Floats:
-        return values / max(float(values.max(initial=0.0)), 1e-9)
-
     session_best = best(counts)
     context = scoring.in_context(
         own=counts,
@@ -327,10 +295,9 @@ def _lend(
         named=named if is_dated else None,
         profile=profile,
     )
-    standing = sum(scaled(best(values)) for values in (session, counts + lent, candidates.semantic)) + best(named)
     neighbours = scoring.lent(before=before, after=after, tree=none, profile=profile)
     temporal = named if is_dated else candidates.temporal
-    return _Context(neighbours, tree, session, session_best, named, temporal, context, standing)
+    return _Context(neighbours, tree, session, session_best, named, temporal, context)
 
 
 def _score(candidates: _Candidates, context: _Context, limit: int, profile: Profile) -> list[_Place]:
@@ -395,10 +362,18 @@ def _diversify(scored: list[_Place], candidates: _Candidates, ties: _Ties, profi
     return _in_order(result, candidates)
 
 
-def _spread(scored: list[_Place], candidates: _Candidates, context: _Context, profile: Profile) -> list[_Place]:
+def _spread(
+    connection: Connection,
+    query: str | None,
+    scored: list[_Place],
+    candidates: _Candidates,
+    context: _Context,
+    profile: Profile,
+) -> list[_Place]:
     """A long list with the best rows of further conversations where it would go on with those that it has.
 
-    By the standing of the conversations. Scores that are too high for their new place become as high as those above.
+    Those first that answer best (`standing.py`). Scores that are too high for their new place become as high as those
+    above.
     """
     head, further, others = scored[: profile.spread_from], dict[str, _Place](), list[_Place]()
     seen = {candidates.rows[one.place].conversation for one in head}
@@ -408,16 +383,39 @@ def _spread(scored: list[_Place], candidates: _Candidates, context: _Context, pr
             others.append(one)
         else:
             further[conversation] = one
-    first = sorted(further.values(), key=lambda one: -context.standing[one.place])
     wanted = max(0, profile.spread_to - len(seen))
+    first: list[_Place] = []
+    if wanted and further:
+        order = best_first(connection, query, _known(further, candidates, context), profile)
+        names = list(further)
+        first = [further.pop(names[place]) for place in order[:wanted]]
     result = list(head)
-    for one in [*first[:wanted], *_in_order(first[wanted:] + others, candidates)]:
+    for one in [*first, *_in_order([*further.values(), *others], candidates)]:
         # A little lower, so that the order by score is this one.
         most = math.nextafter(result[-1].score, 0.0)
         if 0 < most < one.score:
             one = one._replace(score=most, share=one.share * most / one.score)
         result.append(one)
     return result
+
+
+def _known(conversations: Iterable[str], candidates: _Candidates, context: _Context) -> list[Conversation]:
+    """What the candidates tell of some conversations, in their order."""
+    numbers = {name: number for number, name in enumerate(conversations)}
+    number = np.array([numbers.get(row.conversation, -1) for row in candidates.rows], dtype=np.intp)
+    within = np.flatnonzero(number >= 0)
+
+    def best(values: Floats) -> list[float]:
+        found = np.zeros(len(numbers))
+        np.maximum.at(found, number[within], values[within])
+        highest: list[float] = found.tolist()
+        return highest
+
+    rows: list[list[int]] = [[] for _ in numbers]
+    worth = candidates.counts + context.neighbours
+    for place in within[np.argsort(-worth[within], kind="stable")].tolist():
+        rows[number[place]].append(candidates.keys[place])
+    return list(map(Conversation, best(context.session), best(candidates.semantic), best(context.named), rows))
 
 
 def _finished(one: _Place, candidates: _Candidates, context: _Context, best: float, profile: Profile) -> Scored:
@@ -438,63 +436,3 @@ def _finished(one: _Place, candidates: _Candidates, context: _Context, best: flo
     )
     at = _EPOCH + timedelta(microseconds=row.at)
     return Scored(unsigned(row.key), UUID(row.id), at, one.score, parts, row.role, row.tool_name)
-
-
-def _fetch(connection: Connection, query: bytes | str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """The rows as tuples: naming the columns of some hundred rows takes longer than reading them."""
-    with connection.cursor(row_factory=tuple_row) as cursor:
-        return cursor.execute(query, values).fetchall()
-
-
-def _features(
-    connection: Connection,
-    request: SearchRequest,
-    keys: Sequence[Key],
-    texts: TextScores,
-    similarities: Mapping[Key, float],
-    side: SemanticSide,
-    *,
-    literal: bool,
-) -> list[_Features]:
-    values: dict[str, Any] = filter_values(request) | {
-        "messages": number_array(seq for source, seq in keys if source == "message"),
-        "summaries": number_array(seq for source, seq in keys if source == "summary"),
-        "verbatim": request.query.lower() if literal and request.mode != "vector" else None,
-        "known_messages": number_array(seq for source, seq in similarities if source == "message"),
-        "known_summaries": number_array(seq for source, seq in similarities if source == "summary"),
-    }
-    if side.query is not None:
-        values["vector"] = vector.vector_text(side.query)
-    # The store reads while this process looks at the words.
-    with connection.pipeline(), connection.cursor(row_factory=tuple_row) as cursor:
-        cursor.execute(_features_statement(side.model), values)
-        _ = texts.context
-        return [_Features._make(row) for row in cursor.fetchall()]
-
-
-@cache
-def _features_statement(model: vector.ServingModel | None) -> bytes:
-    text = sql.SQL(statement("features")).format(
-        message_similarity=_similarity("message", "m", model),
-        summary_similarity=_similarity("summary", "s", model),
-        message_filter=MESSAGE_FILTER,
-        summary_filter=SUMMARY_FILTER,
-    )
-    return text.as_string().encode()
-
-
-def _similarity(source: Source, alias: LiteralString, model: vector.ServingModel | None) -> sql.Composable:
-    if model is None:
-        return sql.SQL("NULL::float8")
-    known = sql.Placeholder("known_messages" if source == "message" else "known_summaries")
-    return sql.SQL(
-        """CASE WHEN {alias}.seq = ANY ({known}::bigint[]) THEN NULL ELSE (
-            SELECT 1 - min(e.embedding::halfvec({width}) <=> %(vector)s::halfvec({width})) FROM ros_embeddings AS e
-            WHERE e.model_id = {model} AND e.owner_kind = {kind} AND e.owner_id = {alias}.id) END"""
-    ).format(
-        alias=sql.Identifier(alias),
-        known=known,
-        width=sql.Literal(model.dimensions),
-        model=sql.Literal(model.id),
-        kind=sql.Literal(source),
-    )

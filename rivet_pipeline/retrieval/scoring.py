@@ -81,10 +81,19 @@ class Profile:
     crowd_free: int = 6
     crowd_share: float = 0.97
     crowd_least: float = 0.3
-    #: A list that is longer than the first number goes on with the best row of other conversations, as far as those are
-    #: known, until it has the second number of conversations.
-    spread_from: int = 20
+    #: A list of more rows than the first number keeps so many as the second says and goes on with the best row of other
+    #: conversations, as far as those are known, until it has the third number of conversations.
+    spread_over: int = 20
+    spread_from: int = 10
     spread_to: int = 10
+    #: Which of these come first: a place counts 1 / (this + place), the value of the literature for joining orders.
+    place_from: int = 60
+    #: Words near in meaning are looked for in so many conversations, in so many characters of so many rows of each; the
+    #: cosine from which one word is near another.
+    near_conversations: int = 20
+    near_rows: int = 5
+    near_characters: int = 300
+    near_from: float = 0.25
     #: A summary below what it was made from (or the other way round) keeps this share.
     repeat_share: float = 0.85
     #: Injected context, notices and tool stubs keep this share of their score.

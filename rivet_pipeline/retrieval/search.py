@@ -17,10 +17,11 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.embedder import UNKNOWN_WORDS
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
+from rivet_pipeline.retrieval.features import SemanticSide
 from rivet_pipeline.retrieval.filters import number_array, resolve_tag, statement, tune_session
 from rivet_pipeline.retrieval.query_dates import Period, named_periods
 from rivet_pipeline.retrieval.quoting import one_line
-from rivet_pipeline.retrieval.ranking import Scored, SemanticSide, rank
+from rivet_pipeline.retrieval.ranking import Scored, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around, without_frame
 from rivet_pipeline.retrieval.types import Hit, Key, SearchRequest, SearchResponse

@@ -12,11 +12,14 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.embedder import WordLlamaEmbedder
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.query_vectors import weigh_words
+from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.types import SearchRequest
 from rivet_pipeline_tests.integration.memory_rows import (
     NOW,
     add_conversation,
     add_message,
     add_summary,
+    add_vector,
     find,
     ids,
     register_model,
@@ -200,7 +203,7 @@ def test_a_date_at_which_nothing_was_said_changes_no_score(connection: Connectio
     assert find(connection, "the ledger of 2199-12-24").hits[0].id == fresh
 
 
-def test_a_long_list_shows_further_conversations_and_a_short_one_is_its_beginning(connection: Connection) -> None:
+def test_a_long_list_shows_further_conversations_after_its_first_rows(connection: Connection) -> None:
     for _ in range(3):
         loud = add_conversation(connection)
         for number in range(30):
@@ -213,8 +216,39 @@ def test_a_long_list_shows_further_conversations_and_a_short_one_is_its_beginnin
             age_days=90,
         )
     hits = find(connection, "kestrel", limit=50).hits
-    assert len({hit.conversation_id for hit in hits[:20]}) == 3
-    assert len({hit.conversation_id for hit in hits[:27]}) == 10
+    assert len({hit.conversation_id for hit in hits[:10]}) == 3
+    assert len({hit.conversation_id for hit in hits[:17]}) == 10
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    assert ids(find(connection, "kestrel", limit=20).hits) == ids(hits[:20])
-    assert any(hit.parts.diversity < 1 for hit in hits[27:])
+    short = find(connection, "kestrel", limit=20).hits
+    assert ids(short[:10]) == ids(hits[:10])
+    assert len({hit.conversation_id for hit in short}) == 3
+    assert any(hit.parts.diversity < 1 for hit in hits[17:])
+
+
+def test_of_further_conversations_those_come_first_that_hold_words_near_in_meaning(connection: Connection) -> None:
+    model = WordLlamaEmbedder()
+    register_model(connection, name=model.name, width=model.dimensions)
+
+    def say(text: str, conversation: UUID) -> UUID:
+        message = add_message(connection, text, conversation=conversation, age_days=200)
+        add_vector(connection, "message", message, model.embed([text])[0])
+        return message
+
+    loud = add_conversation(connection)
+    for number in range(30):
+        say(f"martial arts, martial arts, lesson {number} of martial arts", loud)
+    for _ in range(14):
+        other = add_conversation(connection)
+        say("he paid for the arts", other)
+        say("The invoice of the plumber came on Monday, and we paid it.", other)
+    wanted = add_conversation(connection)
+    say("he paid for the arts", wanted)
+    say("On Monday he went to do some taekwondo and kickboxing.", wanted)
+    refresh_lexicon(connection)
+
+    request = SearchRequest("martial arts", limit=50)
+    response = search(connection, request, embed_query=lambda query: model.embed([query])[0], now=NOW)
+    order = list(dict.fromkeys(hit.conversation_id for hit in response.hits))
+    assert response.degraded is None
+    assert len({hit.conversation_id for hit in response.hits[:10]}) == 1
+    assert order[:2] == [loud, wanted]

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from rivet_pipeline.retrieval import lexical, ranking, vector
+from rivet_pipeline.retrieval import features, lexical, ranking, vector
 from rivet_pipeline.retrieval.types import Source
 
 #: What psycopg keeps (`psycopg._queries.MAX_CACHED_STATEMENT_LENGTH`).
@@ -16,7 +16,7 @@ _MODEL = vector.ServingModel(12_345, "some", 4_096)
 
 
 def test_what_a_search_asks_for_each_time_is_parsed_once() -> None:
-    assert len(ranking._features_statement(_MODEL)) <= _KEPT
+    assert len(features._features_statement(_MODEL)) <= _KEPT
     assert len(ranking._neighbours_statement()) <= _KEPT
     assert len(lexical._check_statement()) <= _KEPT
 

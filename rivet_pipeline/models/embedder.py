@@ -91,7 +91,8 @@ class WordLlamaEmbedder:
         flat = np.fromiter((one for each in ids for one in each), dtype=np.intp)
         rows: Vectors = np.add.reduceat(table.take(flat, axis=0, mode="clip"), starts, axis=0)
         rows[[not one.ids for one in encoded]] = 0
-        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-9))
+        unit: Vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-9))
+        return unit
 
     def knows_words(self, text: str) -> bool:
         """Whether any token has a letter or a digit: a sign that is not in the vocabulary is only its bytes."""

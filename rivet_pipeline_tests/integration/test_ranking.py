@@ -229,24 +229,27 @@ def test_of_further_conversations_those_come_first_that_hold_words_near_in_meani
     model = WordLlamaEmbedder()
     register_model(connection, name=model.name, width=model.dimensions)
 
-    def say(text: str, conversation: UUID) -> UUID:
-        message = add_message(connection, text, conversation=conversation, age_days=200)
+    def say(text: str, conversation: UUID, age_days: float = 1) -> None:
+        message = add_message(connection, text, conversation=conversation, age_days=age_days)
         add_vector(connection, "message", message, model.embed([text])[0])
-        return message
 
     loud = add_conversation(connection)
     for number in range(30):
-        say(f"martial arts, martial arts, lesson {number} of martial arts", loud)
+        say(f"dog food, dog food, bag {number} of dog food", loud)
     for _ in range(14):
         other = add_conversation(connection)
-        say("he paid for the arts", other)
-        say("The invoice of the plumber came on Monday, and we paid it.", other)
+        say("he paid for the food", other)
+        say("The invoice came on Monday.", other)
     wanted = add_conversation(connection)
-    say("he paid for the arts", wanted)
-    say("On Monday he went to do some taekwondo and kickboxing.", wanted)
+    say("he paid for the food", wanted, 200)
+    say(
+        "On Monday the roof, the invoice, the plumber, the lawyer and the train to the coast; then he got a puppy.",
+        wanted,
+        200,
+    )
     refresh_lexicon(connection)
 
-    request = SearchRequest("martial arts", limit=50)
+    request = SearchRequest("dog food", limit=50)
     response = search(connection, request, embed_query=lambda query: model.embed([query])[0], now=NOW)
     order = list(dict.fromkeys(hit.conversation_id for hit in response.hits))
     assert response.degraded is None

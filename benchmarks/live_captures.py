@@ -9,8 +9,9 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from uuid import uuid4
 
@@ -35,6 +36,8 @@ def captures(port: int, url: str) -> Iterator[list[float]]:
     ours, theirs = context.Pipe()
     process = context.Process(target=_capture, args=(port, url, theirs), daemon=True)
     process.start()
+    # With this end open here too, nothing would tell that the process has ended.
+    theirs.close()
     times: list[float] = []
     try:
         # It says when it begins.
@@ -42,6 +45,9 @@ def captures(port: int, url: str) -> Iterator[list[float]]:
         yield times
         ours.send("stop")
         times += ours.recv()
+        failures = ours.recv()
+        if failures:
+            raise RuntimeError(f"not all that was to happen meanwhile did: {failures}")
     finally:
         process.terminate()
         process.join()
@@ -49,6 +55,7 @@ def captures(port: int, url: str) -> Iterator[list[float]]:
 
 def _capture(port: int, url: str, pipe: Pipe) -> None:
     stop, times, run = threading.Event(), list[float](), uuid4().hex[:8]
+    failures: list[str] = []
     texts = [f"{message.content}\n{message.tool_result or ''}" for message in Corpus(2_000, seed=99)]
 
     def post(number: int) -> None:
@@ -67,8 +74,14 @@ def _capture(port: int, url: str, pipe: Pipe) -> None:
                 refresh_lexicon(connection)
                 refresh_vector_pieces(connection)
 
-    threads = [threading.Thread(target=post, args=(number,)) for number in range(_CLIENTS)]
-    threads.append(threading.Thread(target=refresh))
+    def kept(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            failures.append(repr(error))
+
+    threads = [threading.Thread(target=kept, args=(partial(post, number),)) for number in range(_CLIENTS)]
+    threads.append(threading.Thread(target=kept, args=(refresh,)))
     for thread in threads:
         thread.start()
     pipe.send("begun")
@@ -77,3 +90,4 @@ def _capture(port: int, url: str, pipe: Pipe) -> None:
     for thread in threads:
         thread.join()
     pipe.send(times)
+    pipe.send(failures)

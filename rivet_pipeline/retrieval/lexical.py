@@ -382,7 +382,7 @@ class TextSearch:
                 return _Found(keys, self._scores[positions[chosen]])
             passing = self._passing(keys)
             passes = np.array([key in passing for key in keys.tolist()], dtype=bool)
-            if passes.all() or len(chosen) == len(positions) or np.count_nonzero(passes) >= self._kept:
+            if passes.all() or len(chosen) == len(self._positions) or np.count_nonzero(passes) >= self._kept:
                 return _Found(keys[passes], self._scores[positions[chosen]][passes])
             wanted *= 4
             positions, text, whole = self._weigh(self._positions)

@@ -269,6 +269,29 @@ def test_looking_at_the_likely_rows_alone_finds_what_looking_at_all_finds(
     assert passed_over > 300
 
 
+@pytest.mark.usefixtures("tiny_pieces")
+def test_when_the_store_turns_likely_rows_away_all_others_are_looked_at(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(connection, random.Random(3), oldest=400)
+    for _ in range(250):
+        world.add()
+    refresh_lexicon(connection)
+    # A second that the columns can not tell apart makes the store test each row.
+    request = SearchRequest("balok getob", limit=5, since=NOW - timedelta(days=500))
+    passing = lexical.TextSearch._passing
+
+    def some(self: lexical.TextSearch, keys: Any, *, verbatim: bool = False) -> set[int]:
+        return {key for key in passing(self, keys, verbatim=verbatim) if key % 4 == 0}
+
+    monkeypatch.setattr(lexical.TextSearch, "_passing", some)
+    # As if no others than some could be among the best, of which the store leaves hardly any.
+    monkeypatch.setattr(lexical, "_MANY", 1)
+    monkeypatch.setattr(lexical.TextSearch, "_weigh_likely", lambda self, _: self._weigh(self._positions[:20]))
+    found = lexical.score_texts(connection, request, now=NOW, kept=20, index=IndexCache()).scores
+    assert len(found) >= 20
+
+
 def compare(world: World, request: SearchRequest, index: IndexCache) -> None:
     found = lexical.score_texts(world.connection, request, now=NOW, kept=500, index=index)
     expected = world.expected(request)

@@ -464,7 +464,7 @@ class TextSearch:
         state = self._state
         numbers = np.unique(self._field.conversations(positions))
         numbers = numbers[numbers <= state.conversations]
-        scores = self._field.sessions(self._words[:_SESSION_TERMS], state.conversations)[numbers]
+        scores = self._field.sessions(self._words[:_SESSION_TERMS], numbers, state.conversations)
         highest = max(float(scores.max(initial=0)), 1e-9)
         ids = self._index.conversations(self._connection, state.database, numbers.tolist())
         pairs = zip(ids, (scores / highest).tolist(), strict=True)

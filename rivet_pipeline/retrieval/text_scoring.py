@@ -92,6 +92,7 @@ class Field:
         dead = self._dead[self._bounds[number] : self._bounds[number + 1]] - self.corpus.starts[number]
         if not len(dead):
             return 0
+        dead = dead.astype("<u2")
         if postings.ordinals is None:
             return int(np.count_nonzero(postings.frequencies[dead]))
         at = np.minimum(np.searchsorted(postings.ordinals, dead), len(postings.ordinals) - 1)
@@ -136,9 +137,10 @@ class Field:
         bounds = np.searchsorted(positions, self.corpus.starts)
         for number, postings in enumerate(term.pieces):
             part = slice(bounds[number], bounds[number + 1])
-            places = positions[part] - self.corpus.starts[number]
-            if postings is None or not len(places):
+            if postings is None or part.start == part.stop:
                 continue
+            # Of the ordinals' own type, or all of these would be copied into another one.
+            places = (positions[part] - self.corpus.starts[number]).astype("<u2")
             if postings.ordinals is None:
                 times[part] = postings.frequencies[places]
             else:
@@ -256,10 +258,11 @@ class Field:
             places = np.where((places < 0) & (numbers[at] == keys), len(self.corpus) + alive[at], places)
         return places
 
-    def sessions(self, terms: Iterable[TermPostings], conversations: int) -> Array:
-        """BM25 of every conversation, its messages taken as one document; by number, up to `conversations`.
+    def sessions(self, terms: Iterable[TermPostings], wanted: Array, conversations: int) -> Array:
+        """BM25 of the conversations of the given numbers, each with its messages taken as one document.
 
-        A word that stands in nearly every conversation weighs nothing and is not counted there.
+        `conversations` is the highest number there is. A word that stands in nearly every conversation weighs nothing
+        and is not counted there.
         """
         numbers = self.corpus.session_numbers
         lengths = np.zeros(conversations + 1)
@@ -272,22 +275,22 @@ class Field:
         np.add.at(lengths, live_numbers, live.length)
         lengths[0] = 0
         count = int(np.count_nonzero(lengths))
-        scores = np.zeros(conversations + 1)
+        scores = np.zeros(len(wanted))
         if not count:
             return scores
-        norms = length_norms(lengths, float(lengths.sum()) / count, self.profile)
+        norms = length_norms(lengths[wanted], float(lengths.sum()) / count, self.profile)
         many = self.count > _ROWS_PER_SESSION * count
         for term in terms:
             if many and self.df(term) > _IN_EVERY_SESSION * self.count:
                 continue
-            times = np.zeros(conversations + 1)
+            times = np.zeros(conversations + 1, dtype=np.float32)
             times[: len(self.corpus.session_lengths)] = self._corpus_times(term)[: conversations + 1]
             np.subtract.at(times, numbers[gone], self._times_at(gone, term))
             np.add.at(times, live_numbers[term.live_owners], term.live_frequencies)
             times[0] = 0
-            held = np.flatnonzero(times)
-            weight = idf(count, len(held)) * (self.profile.k1 + 1)
-            scores[held] += weight * times[held] / (times[held] + norms[held])
+            weight = idf(count, int(np.count_nonzero(times))) * (self.profile.k1 + 1)
+            held = times[wanted].astype(np.float64)
+            scores += weight * held / (held + norms)
         return scores
 
     def _corpus_times(self, term: TermPostings) -> Array:

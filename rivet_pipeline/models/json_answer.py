@@ -107,7 +107,7 @@ class _Container:
         return self.state == "value" or (self.state == "item" and not self.is_object)
 
     def take(self, value: Any) -> bool:
-        """Takes a key or a value. False when none may stand here."""
+        """Takes a key or a value. False when none may stand here; no key may stand twice, for one would be lost."""
         if self.takes_values():
             if self.is_object:
                 self.value[self.key] = value
@@ -115,7 +115,7 @@ class _Container:
                 self.value.append(value)
             self.state = "more"
             return True
-        if self.is_object and self.state == "item" and isinstance(value, str):
+        if self.is_object and self.state == "item" and isinstance(value, str) and value not in self.value:
             self.key, self.state = value, "colon"
             return True
         return False

@@ -6,6 +6,7 @@ An answer that fails a check is an error with a name of its own, never an empty 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 from rivet_pipeline.models.json_answer import parse_json_answers
 from rivet_pipeline.models.prompt_echo import DATA_SENTENCE, repeats_frame
 from rivet_pipeline.models.protocols import Chat, ModelError
-from rivet_pipeline.models.texts import clean_outgoing
+from rivet_pipeline.models.texts import clean_outgoing, strip_thinking
 from rivet_pipeline.summaries.grounding import ground
 from rivet_pipeline.summaries.prompts import quoted
 from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
@@ -78,6 +79,9 @@ class _Answer(BaseModel):
 
 
 _SHAPE = TypeAdapter(_Answer)
+
+#: What an answer has once, and each of its patches once. Inside a string the marks would be escaped.
+_BEGINS = re.compile(r'[{,]\s*"(?:patches|claims)"\s*:')
 
 
 class ChatMiner:
@@ -147,12 +151,14 @@ def read_patches(text: str, request: MineRequest) -> tuple[PatchDraft, ...]:
     """The patches of an answer.
 
     Raises:
-        ModelError: content, named `no-json` or `wrong-shape` (no such object), `several-answers` (objects that say
-            different things; one that says nothing beside another is passed over), `unknown-page` (a page that was not
-            given), `bad-title` (no subject), `bad-replaces` (a claim that was not given), `prompt-echo` (a claim that
-            holds words of the prompt's own) or `ungrounded`.
+        ModelError: content, named `no-json` or `wrong-shape` (no such object, or beside it one that was meant to be),
+            `several-answers` (objects that say different things; one that says nothing beside another is passed over),
+            `unknown-page` (a page that was not given), `bad-title` (no subject), `bad-replaces` (a claim that was not
+            given), `prompt-echo` (a claim that holds words of the prompt's own) or `ungrounded`.
     """
     answers = [_SHAPE.validate_python(value) for value in parse_json_answers(text, _fits)]
+    if len(_BEGINS.findall(strip_thinking(text))) > sum(1 + len(answer.patches) for answer in answers):
+        raise ModelError("content", "wrong-shape", "an object begins beside the answer that is not of its shape")
     told = [answer for answer in answers if answer.patches] or answers
     if any(answer != told[0] for answer in told):
         raise ModelError("content", "several-answers", f"{len(told)} JSON objects say different things")

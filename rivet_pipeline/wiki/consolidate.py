@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from psycopg.types.json import Jsonb
@@ -178,7 +179,7 @@ def _near_pairs(told: Sequence[_Told], often: _Frequencies) -> set[tuple[int, in
             named[name].append(place)
     pairs = {(left, right) for places in holders.values() for left in places for right in places if left < right}
     for place, one in enumerate(told):
-        for name in _heaviest(one.names, often.names):
+        for name in _heaviest(one.names, often.names) if len(one.names) >= _FEWEST_SHARED else ():
             pairs |= {(min(place, other), max(place, other)) for other in named[name] if other != place}
     return pairs
 
@@ -186,7 +187,8 @@ def _near_pairs(told: Sequence[_Told], often: _Frequencies) -> set[tuple[int, in
 def _heaviest(names: Collection[str], frequency: Counter[str]) -> list[str]:
     """The rarest names, without all of which the rest weighs less than two pages about one subject must share."""
     ordered = sorted(names, key=lambda name: (frequency[name], name))
-    spare = (1 - _LEAST_SHARED) * _weight(names, frequency)
+    # A rounding must not keep two pages apart that share exactly the least.
+    spare = (1 - _LEAST_SHARED) * _weight(names, frequency) + 1e-9
     taken, place = 0.0, 0
     while place < len(ordered) and taken <= spare:
         taken += _rarity(ordered[place], frequency)
@@ -257,9 +259,11 @@ class _Part:
 
 
 def _part(connection: Connection, row: dict[str, Any]) -> _Part | None:
-    """The clearest group of a page's sentences."""
+    """The clearest group of a page's sentences, but for those that another page has taken over."""
     patches = applied_patches(connection, row["id"])
-    claims = list({claim.key: claim for patch in patches for claim in patch.claims}.values())
+    dropped = frozenset[UUID]().union(*(patch.drops for patch in patches))
+    told = {claim.key: claim for patch in patches for claim in patch.claims if claim.key not in dropped}
+    claims = list(told.values())
     group, title = _clearest_group(claims, set(title_terms(row["title"])))
     return None if title is None or slugify(title) == row["slug"] else _Part(title, group)
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import RivetError
@@ -29,7 +32,7 @@ INDEX = "_index.md"
 _PAGES_AT_ONCE = 1000
 
 #: What an export that was killed has left behind of a file, and after how many seconds it is certainly that.
-_HALVES, _LEFT_BEHIND = ".rivet-*.tmp", 3600.0
+_HALF, _LEFT_BEHIND = re.compile(r"\.rivet-[0-9a-f]{32}-\w{8}\.tmp"), 3600.0
 
 
 @dataclass(slots=True)
@@ -79,8 +82,9 @@ def _bring_up_to_date(folder: Path, texts: dict[str, str]) -> ExportReport:
     report = ExportReport()
     wanted = {name: _digest(text.encode("utf-8")) for name, text in texts.items()}
     files: dict[str, str] = {}
+    seen: dict[str, str | None] = {}
     for name in sorted(wanted.keys() | known.keys()):
-        there = _there(folder / name)
+        there = seen[name] = _there(folder / name)
         if name in wanted and (there is None or there in known.get(name, ())) and there != wanted[name]:
             report.written.append(name)
             files.update({name: there} if there is not None else {})
@@ -97,14 +101,29 @@ def _bring_up_to_date(folder: Path, texts: dict[str, str]) -> ExportReport:
     if report.written:
         # Said before it is done: who is killed on the way finds in it what is his.
         _write_list(manifest, {"files": files, "writing": {name: wanted[name] for name in report.written}})
-    for name in report.written:
+    may = {name: {None, seen[name], wanted.get(name)} for name in seen}
+    for name in _as_seen(folder, report.written, report.left_alone, may):
         _write(folder / name, texts[name])
         files[name] = wanted[name]
-    for name in report.removed:
-        (folder / name).unlink()
+    for name in _as_seen(folder, report.removed, report.left_alone, may):
+        (folder / name).unlink(missing_ok=True)
         del files[name]
+    report.left_alone.sort()
     _write_list(manifest, {"files": files})
     return report
+
+
+def _as_seen(folder: Path, names: list[str], left_alone: list[str], may: dict[str, set[str | None]]) -> Iterator[str]:
+    """The names, one by one, of files that nobody has written in since they were looked at.
+
+    The others go from `names` to `left_alone`. What another export has written meanwhile is ours.
+    """
+    for name in tuple(names):
+        if _there(folder / name) in may[name]:
+            yield name
+        else:
+            names.remove(name)
+            left_alone.append(name)
 
 
 def _there(path: Path) -> str | None:
@@ -138,9 +157,13 @@ def _write_list(path: Path, lists: dict[str, dict[str, str]]) -> None:
 
 
 def _remove_halves(folder: Path) -> None:
-    for path in folder.glob(_HALVES):
-        if time.time() - path.stat().st_mtime > _LEFT_BEHIND:
-            path.unlink(missing_ok=True)
+    """Removes what killed exports have left; nobody else calls a file so."""
+    for path in folder.iterdir():
+        # Another export may be at it just now.
+        with suppress(FileNotFoundError):
+            old = _HALF.fullmatch(path.name) and time.time() - path.lstat().st_mtime > _LEFT_BEHIND
+            if old and path.is_file() and not path.is_symlink():
+                path.unlink()
 
 
 def _digest(content: bytes) -> str:
@@ -149,7 +172,7 @@ def _digest(content: bytes) -> str:
 
 def _write(path: Path, text: str) -> None:
     """A whole file or none: readers never see half of it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".rivet-", suffix=".tmp")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".rivet-{uuid4().hex}-", suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)

@@ -28,7 +28,7 @@ from rivet_pipeline.wiki.changes import AUTOMATIC, find_topic
 from rivet_pipeline.wiki.identity import resolve
 from rivet_pipeline.wiki.names import fold, is_subject
 from rivet_pipeline.wiki.pages import ALIAS_CAP
-from rivet_pipeline.wiki.refusals import reworded
+from rivet_pipeline.wiki.refusals import reworded, says_the_same
 from rivet_pipeline.wiki.requests import read_request
 from rivet_pipeline.wiki.store import (
     content_hash,
@@ -287,6 +287,10 @@ def _texts(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [claim["text"] for row in rows for claim in row["payload"].get("claims", ())]
 
 
+def _is_new(claim: Claim, accepted: Mapping[UUID, str]) -> bool:
+    return claim.key not in accepted and not any(says_the_same(claim.text, text) for text in accepted.values())
+
+
 @dataclass(slots=True)
 class _Writer:
     """Puts new patches of a leaf in the place of its former ones."""
@@ -342,7 +346,7 @@ class _Writer:
         return len(new)
 
     def _refused(self, claims: Sequence[Claim], former: Sequence[dict[str, Any]]) -> set[UUID]:
-        """Those of the claims that a person has refused, from this leaf also in other words."""
+        """Those of the claims that a person has refused, from this leaf also as it may reword them."""
         rows = self.connection.execute(
             "SELECT payload FROM ros_wiki_patches WHERE leaf_id = %s AND status IN ('rejected', 'reverted')",
             [self.leaf_id],
@@ -356,10 +360,12 @@ class _Writer:
     ) -> list[PatchDraft]:
         """What people have accepted stays as far as the leaf still says it; the drafts bring the rest.
 
+        Another wording of what stays brings nothing.
+
         A patch out of which something was redacted stays whole: nobody has decided that its page should go.
         """
         said = {claim.key for draft in drafts for claim in draft.claims}
-        accepted: set[UUID] = set()
+        accepted: dict[UUID, str] = {}
         for row in former:
             whole = row["leaf_hash"] == self.text_hash or any(
                 MARK in claim["text"] for claim in row["payload"].get("claims", ())
@@ -374,8 +380,9 @@ class _Writer:
                 continue
             row["kept"] = True
             self.standing += 1
-            accepted |= set(stays)
-        rest = [replace(draft, claims=tuple(c for c in draft.claims if c.key not in accepted)) for draft in drafts]
+            claims = draft_from_json(row["title"], row["payload"]).claims
+            accepted |= {claim.key: claim.text for claim in claims if claim.key in stays}
+        rest = [replace(draft, claims=tuple(c for c in draft.claims if _is_new(c, accepted))) for draft in drafts]
         return [draft for draft in rest if draft.claims]
 
     def _cut(self, row: dict[str, Any], stays: Collection[UUID]) -> None:

@@ -1,4 +1,4 @@
-"""What a person has refused of a leaf, told in whatever words: a model that is asked again rewords. Pure functions.
+"""What a person has refused of a leaf, told once more: a model that is asked again rewords. Pure functions.
 
 Refused sentences of all leaves, word by word, are `store.refused_claims`.
 """
@@ -19,6 +19,7 @@ _FEWEST_WORDS = 3
 #: Letters by which forms of a word are known: "listens", "listening".
 _ROOT = 5
 
+_WORD = re.compile(r"[^\W_]+")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _NEGATION = re.compile(
     r"\b(?:no|not|never|none|neither|nor|without|cannot|nicht|nie|kein\w*|ohne|nunca|sin)\b|n['\u2019]t\b",
@@ -37,14 +38,29 @@ def reworded(text: str, refused: Iterable[str], standing: Iterable[str]) -> bool
 
 
 def says_the_same(one: str, other: str) -> bool:
-    """Whether two sentences have the same figures, affirm or deny alike, and share nearly all words that tell."""
+    """Whether two sentences have the same figures, affirm or deny alike, and tell the same words in the same order.
+
+    One may have a few words more, and begin at another of them. Where each has a word of its own, one may correct the
+    other: "writes to Postgres", "writes to MySQL".
+    """
     if set(_FIGURE.findall(one)) != set(_FIGURE.findall(other)):
         return False
     if (_NEGATION.search(one) is None) != (_NEGATION.search(other) is None):
         return False
-    mine, yours = _roots(one), _roots(other)
-    return min(len(mine), len(yours)) >= _FEWEST_WORDS and len(mine & yours) >= _ALIKE * len(mine | yours)
+    fewer, more = sorted((_roots(one), _roots(other)), key=len)
+    if len(fewer) < _FEWEST_WORDS or not fewer <= more or len(fewer) < _ALIKE * len(more):
+        return False
+    told, again = _in_order(one), _in_order(other)
+    mine, yours = [word for word in told if word in again], [word for word in again if word in told]
+    return any(mine == [*yours[place:], *yours[:place]] for place in range(max(1, len(yours))))
 
 
 def _roots(text: str) -> set[str]:
     return {word[:_ROOT] for word in telling_words(text)}
+
+
+def _in_order(text: str) -> list[str]:
+    """The words and figures as they follow one another: "from SQLite to Postgres" is not the reverse."""
+    telling = telling_words(text)
+    told = (word for word in _WORD.findall(text.casefold()) if word in telling or word.isdigit())
+    return list(dict.fromkeys(word[:_ROOT] for word in told))

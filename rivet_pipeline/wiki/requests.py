@@ -94,18 +94,17 @@ def _candidates(connection: Connection, request: MineRequest, conversation_id: U
             candidate = Candidate(hit.slug, hit.title, hit.page.aliases, hit.page, why)
             found.setdefault(hit.slug, (hit.topic_id, candidate))
     own = _own_pages(connection, request.leaf_id)
-    known = [
-        _without_leaf(connection, topic, candidate, request.leaf_id) if topic in own else candidate
-        for topic, candidate in found.values()
-    ]
-    known.sort(key=lambda one: not one.page.stood_at(request.latest_at))
-    # Last the addresses of its own pages, so that a leaf that is mined again does not choose others.
-    besides = [
-        _without_leaf(connection, topic, candidate, request.leaf_id)
+    mine = {
+        topic: _without_leaf(connection, topic, found.get(candidate.slug, (topic, candidate))[1], request.leaf_id)
         for topic, candidate in own.items()
-        if candidate.slug not in found
-    ]
-    return (*known[: MOST_CANDIDATES - len(besides)], *besides)
+    }
+    known = [mine.get(topic, candidate) for topic, candidate in found.values()]
+    known.sort(key=lambda one: not one.page.stood_at(request.latest_at))
+    # Its own pages are never left out, so that a leaf that is mined again does not choose others.
+    slugs = {candidate.slug for candidate in own.values()}
+    others = [one.slug for one in known if one.slug not in slugs][: MOST_CANDIDATES - len(slugs)]
+    besides = [candidate for candidate in mine.values() if candidate.slug not in found]
+    return (*(one for one in known if one.slug in slugs or one.slug in others), *besides)
 
 
 def _own_pages(connection: Connection, leaf_id: UUID) -> dict[UUID, Candidate]:

@@ -84,7 +84,10 @@ def draft_from_json(title: str, payload: dict[str, Any]) -> PatchDraft:
 
 
 def applied_patches(connection: Connection, topic_id: UUID, depth: int = 0) -> list[AppliedPatch]:
-    """What counts for a page: the edits that were applied to it, and what it took over from pages that were split."""
+    """What counts for a page: the edits that were applied to it, and what it took over from pages that were split.
+
+    What went to another page and came back with a later split, by a merge of the page that it ended on, stands here.
+    """
     rows = connection.execute(
         """
         SELECT kind, title, leaf_id, topic_id, other_id, decision, payload FROM ros_wiki_patches
@@ -93,6 +96,7 @@ def applied_patches(connection: Connection, topic_id: UUID, depth: int = 0) -> l
         {"id": topic_id},
     ).fetchall()
     found: list[AppliedPatch] = []
+    dropped: frozenset[UUID] = frozenset()
     for row in rows:
         keys = frozenset(map(UUID, row["payload"].get("keys", ())))
         if row["kind"] == "edit":
@@ -103,9 +107,12 @@ def applied_patches(connection: Connection, topic_id: UUID, depth: int = 0) -> l
             # Split once, and merged again since.
             continue
         elif row["topic_id"] == topic_id:
-            found.append(AppliedPatch(None, drops=keys))
-        elif depth < _DEEPEST_SPLIT:
-            found += [_part(patch, keys) for patch in applied_patches(connection, row["topic_id"], depth + 1)]
+            dropped |= keys
+        else:
+            dropped -= keys
+            if depth < _DEEPEST_SPLIT:
+                found += [_part(patch, keys) for patch in applied_patches(connection, row["topic_id"], depth + 1)]
+    found.append(AppliedPatch(None, drops=dropped))
     return [patch for patch in found if patch.claims or patch.aliases or patch.drops]
 
 

@@ -111,12 +111,85 @@ def test_an_export_that_was_killed_knows_its_files_when_the_wiki_has_changed_sin
         monkeypatch.setattr(export, "_write", whole)
         add_leaf(connection, f"Importer | It polls {days} gauges\nBerth plan | It shows {days} berths", days=days)
         mine(pool)
-    half = tmp_path / ".rivet-x1.tmp"
-    half.write_text("half a fi")
-    os.utime(half, (0, 0))
+    halves: list[Path] = []
+
+    def remembered(temporary: Path, target: Path) -> Path:
+        halves.append(temporary)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", remembered)
+        patched.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            export_wiki(connection, tmp_path)
+    assert halves[0].exists()
+    os.utime(halves[0], (0, 0))
     report = export_wiki(connection, tmp_path)
-    assert (report.left_alone, half.exists()) == ([], False)
+    assert (report.left_alone, halves[0].exists()) == ([], False)
     assert report.written == [INDEX, "berth-plan.md", "importer.md"][-len(report.written) :]
     assert "shows 2 berths" in (tmp_path / "berth-plan.md").read_text()
     assert json.loads((tmp_path / MANIFEST).read_text()).keys() == {"files"}
     assert export_wiki(connection, tmp_path).unchanged == 3
+
+
+def test_what_a_person_calls_like_half_a_file_stays(connection: Connection, pool: Pool, tmp_path: Path) -> None:
+    add_leaf(connection, "Importer | It imports")
+    mine(pool)
+    own, folder = tmp_path / ".rivet-settings.tmp", tmp_path / f".rivet-{'a' * 32}-folder_1.tmp"
+    own.write_text("Mine.")
+    folder.mkdir()
+    for path in (own, folder):
+        os.utime(path, (0, 0))
+    assert export_wiki(connection, tmp_path).written == [INDEX, "importer.md"]
+    assert (own.read_text(), folder.is_dir()) == ("Mine.", True)
+
+
+def test_what_is_written_or_removed_while_an_export_runs_is_left_alone(
+    connection: Connection, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_leaf(connection, "Importer | It imports\nBerth plan | It plans\nGauges | They gauge")
+    add_leaf(connection, "Tides | They turn")
+    mine(pool)
+    export_wiki(connection, tmp_path)
+    merge(connection, topic(connection, "importer"), topic(connection, "gauges"))
+    merge(connection, topic(connection, "berth-plan"), topic(connection, "tides"))
+    add_leaf(connection, "Quay | It is of stone", days=1)
+    mine(pool)
+    whole = export._write
+
+    def meanwhile(path: Path, text: str) -> None:
+        if path.name == MANIFEST:
+            for name in ("importer.md", "gauges.md", "quay.md"):
+                (tmp_path / name).write_text("Edited.")
+            (tmp_path / "tides.md").unlink(missing_ok=True)
+            (tmp_path / "berth-plan.md").unlink(missing_ok=True)
+        whole(path, text)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(export, "_write", meanwhile)
+        report = export_wiki(connection, tmp_path)
+    assert report.left_alone == ["gauges.md", "importer.md", "quay.md"]
+    assert (report.written, report.removed) == ([INDEX, "berth-plan.md"], ["tides.md"])
+    for _ in range(2):
+        assert export_wiki(connection, tmp_path).left_alone == ["gauges.md", "importer.md", "quay.md"]
+    assert {(tmp_path / name).read_text() for name in report.left_alone} == {"Edited."}
+
+
+def test_a_file_that_another_export_has_written_meanwhile_is_ours(
+    connection: Connection, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_leaf(connection, "Importer | It imports")
+    mine(pool)
+    whole = export._write
+
+    def at_once(path: Path, text: str) -> None:
+        if path.name == MANIFEST:
+            monkeypatch.setattr(export, "_write", whole)
+            export_wiki(connection, tmp_path)
+        whole(path, text)
+
+    monkeypatch.setattr(export, "_write", at_once)
+    assert export_wiki(connection, tmp_path).left_alone == []
+    add_leaf(connection, "Importer | It polls", days=1)
+    mine(pool)
+    assert export_wiki(connection, tmp_path).written == ["importer.md"]

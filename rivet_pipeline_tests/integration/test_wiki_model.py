@@ -85,6 +85,18 @@ CASES = {
         answer(patch(claims=[{"section": "facts", "text": f"{SENTENCE} {OWN_TRAFFIC_MARKER}"}])), "prompt-echo"
     ),
     "two answers": content(f"{GOOD}\nOr rather:\n{answer(patch(title='Gauge poller'))}", "several-answers"),
+    "a real one cut off behind an empty one": content(
+        f'Were there nothing, I would say {{"patches": []}}. But:\n{GOOD[:-40]}', "wrong-shape"
+    ),
+    "a real one of another shape behind an empty one": content(
+        f'{{"patches": []}} would be wrong:\n{answer(patch(claims=[{"section": "trivia", "text": SENTENCE}]))}',
+        "wrong-shape",
+    ),
+    "a bare patch behind an empty one": content(f'Not {{"patches": []}} but {json.dumps(patch())}', "wrong-shape"),
+    "a real one with more keys behind an empty one": content(
+        f'Not {{"patches": []}} but {{"note": "x", {GOOD[1:]}', "wrong-shape"
+    ),
+    "the list twice": content(f'{GOOD[:-1]}, "patches": []}}', "wrong-shape"),
     "a refusal": content("I'm sorry, but I can't help with that.", "no-json"),
     "only thinking": content('<think>Nothing of it matters, so {"patches": []}</think>', "empty"),
     "cut off": content(GOOD[:40], "truncated", finish="length"),
@@ -134,8 +146,9 @@ def test_a_bad_answer_is_a_failure_and_never_done(connection: Connection, pool: 
         GOOD.replace("]}]}", "]},]}"),
         f'Were there nothing, I would say {{"patches": []}}. But there is:\n{GOOD}',
         f"{GOOD}\n{GOOD}",
+        f'<think>{{"patches": [{{"claims": </think>The key "patches": one entry.\n{GOOD}',
     ],
-    ids=["plain", "fenced", "after thinking", "trailing comma", "after an empty one", "twice"],
+    ids=["plain", "fenced", "after thinking", "trailing comma", "after an empty one", "twice", "after half a thought"],
 )
 def test_a_good_answer_is_taken_however_it_is_wrapped(connection: Connection, pool: Pool, text: str) -> None:
     add_leaf(connection, LEAF)

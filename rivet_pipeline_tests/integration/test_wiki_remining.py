@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool
+from rivet_pipeline.versions import WIKI_PIPELINE_VERSION
 from rivet_pipeline.wiki.extract import mine_leaves
 from rivet_pipeline.wiki.read import read_topic
 from rivet_pipeline.wiki.requests import MOST_CANDIDATES, read_request
@@ -67,6 +68,16 @@ def test_what_a_person_accepted_stays_after_review_was_switched_off(connection: 
     decide(connection, patch_ids(connection), "accept", by="mara")
     mine(pool, ScriptedMiner(lambda _: [draft("Importer", "It has a clock")]), version=5)
     assert set(texts(connection, "importer")) == {"It polls gauges", "It sleeps", "It has a clock"}
+    # Another wording does not stand beside what was accepted, and is no page of its own either.
+    same = "The importer listens on port 8437 of the host"
+    add_leaf(connection, f"Gauge service | {same} | It counts", days=1)
+    mine(pool, review=True, version=5)
+    decide(connection, patch_ids(connection), "accept", by="mara")
+    again = "Port 8437 of the host is where the importer is listening"
+    newer = [draft("Gauge service", again, "It counts", "It waits"), draft("Tide clock", again)]
+    mine(pool, ScriptedMiner(lambda request: newer if same in request.text else []), version=6)
+    assert set(texts(connection, "gauge-service")) == {same, "It counts", "It waits"}
+    assert read_topic(connection, "tide-clock") is None
     # As far as the leaf still says it, and while the leaf is trusted.
     change_leaf(connection, leaf, "Importer | It sleeps")
     mine(pool, version=5)
@@ -102,7 +113,8 @@ def test_a_model_is_shown_a_page_as_it_was_before_the_leaf_and_supersedes_again(
         again = {"section": "facts", "text": "Port 9000 is where the importer moved to.", "replaces": [1]}
         server.script = lambda _: says(answer(patch(page="tide-gauge-importer", aliases=[], claims=[again])))
         connection.execute("UPDATE ros_wiki_extractions SET pipeline_version = 9 WHERE leaf_id <> %s", [leaf])
-        mine_leaves(pool, days=None, miner=miner, version=5)
+        mine_leaves(pool, days=None, miner=miner, version=WIKI_PIPELINE_VERSION + 1)
+        assert len(server.asked) == 3
         assert server.asked[-1]["messages"] == first
     page = read_topic(connection, "tide-gauge-importer")
     assert page is not None
@@ -140,6 +152,27 @@ def test_who_takes_one_of_two_like_sentences_back_keeps_the_other(connection: Co
     add_leaf(connection, f"Importer | {kept}\nGauge service | {twice}")
     mine(pool)
     decide(connection, patch_ids(connection, "applied")[1:], "revert", by="mara")
-    other = "On port 8437 of the host listens the importer"
+    other = "Port 8437 of the host is where the importer is listening"
     mine(pool, ScriptedMiner(lambda _: [draft("Importer", other)]), version=5)
     assert texts(connection, "importer") == [other]
+
+
+def test_a_page_of_its_own_is_always_among_those_a_leaf_is_shown(connection: Connection, pool: Pool) -> None:
+    for place in range(MOST_CANDIDATES):
+        topic = add_conversation(connection)
+        add_leaf(connection, f"Receipt scanner {place} | It reads receipts of till {place}", conversation=topic)
+    session = add_conversation(connection)
+    for place in range(4):
+        add_leaf(connection, f"A{place}th thing | It is of {place}", days=1 + place, conversation=session)
+    mine(pool)
+    leaf = add_leaf(
+        connection, "Till roll | The receipt scanner wants receipts of the till", days=9, conversation=session
+    )
+    tag(connection, session, "topic:receipt-scanner", by="mara")
+    before = read_request(connection, leaf).candidates
+    assert len(before) == MOST_CANDIDATES
+    mine(pool, ScriptedMiner(lambda _: [draft("Till roll", "It wants receipts of the till")]))
+    again = read_request(connection, leaf).candidates
+    assert len(again) == MOST_CANDIDATES
+    assert (again[-1].slug, again[-1].page.bullets) == ("till-roll", [])
+    assert [one.slug for one in again[:-1]] == [one.slug for one in before[:-1]]

@@ -18,6 +18,7 @@ from rivet_pipeline.wiki.consolidate import SPLIT_FROM, consolidate
 from rivet_pipeline.wiki.quality import oversized_pages, uncited_sentences, unlike_their_patches
 from rivet_pipeline.wiki.read import address_of, read_history, read_revision, read_topic
 from rivet_pipeline.wiki.review import decide, list_patches, revert
+from rivet_pipeline.wiki.types import claim_key
 from rivet_pipeline_tests.integration.test_wiki_identity import merge, merge_proposal
 from rivet_pipeline_tests.integration.test_wiki_mining import assert_sound, statuses, texts
 from rivet_pipeline_tests.integration.wiki_rows import add_leaf, change_leaf, mine
@@ -303,6 +304,54 @@ def test_no_merge_loses_what_was_split_off(connection: Connection, pool: Pool) -
         assert_sound(connection)
 
 
+def split(connection: Connection, source: UUID, title: str, *said: str) -> None:
+    """Lets another page take over what a page says."""
+    propose_split(connection, source, title, list(map(claim_key, said)))
+    (outcome,) = decide(connection, patch_ids(connection)[-1:], "accept", by="mara")
+    assert outcome.problem is None
+
+
+def propose_split(connection: Connection, source: UUID, title: str, keys: list[UUID]) -> None:
+    connection.execute(
+        """
+        INSERT INTO ros_wiki_patches (kind, status, topic_id, title, payload, content_hash, decision, reason,
+                                      as_of, model, pipeline_version)
+        VALUES ('split', 'proposed', %s, %s, %s, gen_random_uuid(), 'consolidation', 'a test', now(), 't', 4)
+        """,
+        [source, title, Jsonb({"keys": list(map(str, keys)), "claims": []})],
+    )
+
+
+def test_what_was_split_off_twice_and_comes_back_by_a_merge_stands_again(connection: Connection, pool: Pool) -> None:
+    sleeps, polls, redis = "It sleeps", "It polls gauges", "We put Redis in front of it"
+    add_leaf(connection, f"Importer | {sleeps} | {polls} | {redis}")
+    mine(pool)
+    split(connection, topic(connection, "importer"), "Cache", polls, redis)
+    split(connection, topic(connection, "cache"), "Gauge poller", polls)
+    back = merge(connection, topic(connection, "importer"), topic(connection, "gauge-poller"))
+    assert set(texts(connection, "importer")) == {sleeps, polls}
+    assert texts(connection, "cache") == [redis]
+    assert_sound(connection)
+    # And once more.
+    split(connection, topic(connection, "importer"), "Cache", polls)
+    assert texts(connection, "importer") == [sleeps]
+    assert set(texts(connection, "cache")) == {polls, redis}
+    revert(connection, patch_ids(connection, "applied")[-1], by="mara")
+    revert(connection, back, by="mara")
+    assert [texts(connection, slug) for slug in ("importer", "cache", "gauge-poller")] == [[sleeps], [redis], [polls]]
+    assert_sound(connection)
+
+
+def test_a_page_that_is_still_too_long_gets_another_split_proposed(connection: Connection, pool: Pool) -> None:
+    for place in range(48):
+        about = "Grafana panel" if place < 20 else "Prometheus rule" if place < 34 else "cluster"
+        add_leaf(connection, f"Migration | Sentence {'x' * place} of many about the {about} in use", days=place)
+    mine(pool)
+    assert consolidate(connection).splits == [("Migration", "Grafana")]
+    decide(connection, patch_ids(connection), "accept", by="mara")
+    assert consolidate(connection).splits == [("Migration", "Prometheus")]
+
+
 def test_a_split_leads_to_the_page_that_its_address_was_merged_with(connection: Connection, pool: Pool) -> None:
     patch = split_of_migration(connection, pool)
     add_leaf(connection, "Grafana | It draws", days=50)
@@ -404,15 +453,7 @@ class Reviewing(RuleBasedStateMachine):
         ).fetchall()
         if rows:
             row = rows[chance % len(rows)]
-            payload = {"keys": [str(key) for key in row["keys"][: 1 + chance % 2]], "claims": []}
-            self.connection.execute(
-                """
-                INSERT INTO ros_wiki_patches (kind, status, topic_id, title, payload, content_hash, decision, reason,
-                                              as_of, model, pipeline_version)
-                VALUES ('split', 'proposed', %s, %s, %s, gen_random_uuid(), 'consolidation', 'a test', now(), 't', 4)
-                """,
-                [row["id"], title, Jsonb(payload)],
-            )
+            propose_split(self.connection, row["id"], title, row["keys"][: 1 + chance % 2])
             self.somebody_decides("proposed", "accept", 0)
 
     @invariant()

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from typing import Any
 
-from rivet_pipeline.wiki.consolidate import _near_pairs, _reason, _told, _weight
+from rivet_pipeline.wiki.consolidate import _heaviest, _near_pairs, _reason, _told, _weight
 from rivet_pipeline.wiki.names import fold
 
 
@@ -62,3 +62,12 @@ def test_pages_of_a_few_common_words_are_not_all_compared_with_each_other() -> N
         for word in [WORDS[place % len(WORDS)]]
     ]
     assert len(_near_pairs(*_told(rows))) < 1000 * len(WORDS) * 5
+
+
+def test_pages_that_share_exactly_the_least_are_looked_at() -> None:
+    for size in (5, 10, 15, 20):
+        for frequency in range(2, 12):
+            names = [f"name {number:02}" for number in range(size)]
+            often = Counter(dict.fromkeys(names, frequency))
+            shared = set(names[-(size * 6 // 10) :])
+            assert shared & set(_heaviest(names, often)), (size, frequency)

@@ -1,4 +1,4 @@
-"""When two sentences say the same, whatever their words."""
+"""When two sentences say the same, and when one may correct the other."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ SAID = "The importer listens on port 8437 of the host."
         ("The importer doesn\u2019t listen on port 8437 of the host.", False),
         ("The gateway listens on port 8437 of the router.", False),
         ("The importer listens on port 8437 of the host for readings of every gauge along the river.", False),
+        ("Always the importer is listening on port 8437 of the host.", True),
     ],
 )
 def test_sentences_that_say_the_same(other: str, same: bool) -> None:
@@ -28,3 +29,25 @@ def test_sentences_that_say_the_same(other: str, same: bool) -> None:
 
 def test_a_sentence_of_two_words_is_compared_word_by_word_only() -> None:
     assert not says_the_same("It polls gauges", "It polls gauges!")
+
+
+@pytest.mark.parametrize(
+    ("said", "corrected"),
+    [
+        (
+            "The nightly invoice copy of the Hamburg office server writes to Postgres",
+            "The nightly invoice copy of the Hamburg office server writes to MySQL",
+        ),
+        (
+            "The nightly mirror of the Hamburg archive server is enabled for every guest",
+            "The nightly mirror of the Hamburg archive server is disabled for every guest",
+        ),
+        ("The invoice store moved from SQLite to Postgres", "The invoice store moved from Postgres to SQLite"),
+        ("The invoice store moved from SQLite to Postgres", "The invoice store moved from Postgres back to SQLite"),
+        ("The import limit of gauges was raised from 30 to 45", "The import limit of gauges was raised from 45 to 30"),
+    ],
+)
+def test_a_correction_is_not_the_sentence_that_it_corrects(said: str, corrected: str) -> None:
+    assert not says_the_same(said, corrected)
+    assert not says_the_same(corrected, said)
+    assert says_the_same(said, f"{said}!")

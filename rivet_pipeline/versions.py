@@ -21,7 +21,7 @@ TAGS_VERSION = 2
 WIKI_PIPELINE_VERSION = 5
 
 #: How a wiki page is made of its patches. Pages of an older version are made again of the same patches.
-WIKI_PAGE_VERSION = 3
+WIKI_PAGE_VERSION = 2
 
 #: How the corpus statistics are counted.
 LEXICON_VERSION = 3

@@ -160,7 +160,9 @@ def test_a_merge_is_not_undone_under_what_the_rule_has_confirmed(connection: Con
     tag_all(pool, ScriptedTagger(["project:web"]))
     merged = merge_values(connection, "project", "web", "tidewatch", by="ada").decision
     assert merged is not None
-    connection.execute("UPDATE ros_conversations SET settings = %s WHERE id = %s", ['{"project": "tidewatch"}', session])
+    connection.execute(
+        "UPDATE ros_conversations SET settings = %s WHERE id = %s", ['{"project": "tidewatch"}', session]
+    )
     with pytest.raises(ConflictError, match="changed since"):
         undo(connection, merged, by="bea")
     assert has(connection, session, "project:tidewatch")

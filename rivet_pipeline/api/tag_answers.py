@@ -31,8 +31,8 @@ def read_states(text: str | None) -> list[Status] | None:
     return found
 
 
-def pending_answer(sessions: Sequence[PendingSession]) -> PendingAnswer:
-    """What waits, by session."""
+def pending_answer(sessions: Sequence[PendingSession], limit: int) -> PendingAnswer:
+    """What waits, by session. Of more sessions than `limit` it is told that there are more."""
     return PendingAnswer(
         sessions=[
             PendingSessionAnswer(
@@ -46,8 +46,9 @@ def pending_answer(sessions: Sequence[PendingSession]) -> PendingAnswer:
                 accepted=one.accepted,
                 tags=[_pending_tag(tag) for tag in one.tags],
             )
-            for one in sessions
-        ]
+            for one in sessions[:limit]
+        ],
+        more=len(sessions) > limit,
     )
 
 

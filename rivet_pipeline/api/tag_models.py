@@ -13,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from rivet_pipeline.api.models import Filled, Words
-from rivet_pipeline.tags.literals import Literal as TagLiteral
-from rivet_pipeline.tags.literals import read_literal, read_pair
 from rivet_pipeline.tags.types import Decision, EntityKind, Status
 from rivet_pipeline.transcripts.cleaning import ENVELOPE, clean_json
 
@@ -148,13 +146,6 @@ class AddBody(_Signed):
         if (self.entity_id is None) == (self.session_key is None):
             raise ValueError("give either entity_id or session_key")
         return self
-
-    @property
-    def literal(self) -> TagLiteral:
-        """The tag. Raises `InvalidInputError` when it is none."""
-        if self.tag is not None:
-            return read_literal(self.tag)
-        return read_pair(self.key or "", self.value or "")
 
 
 class RemovalBody(_Signed):
@@ -302,9 +293,10 @@ class PendingSessionAnswer(_Answer):
 
 
 class PendingAnswer(_Answer):
-    """What waits for a review, by session."""
+    """What waits for a review, by session. `more`: further sessions wait; they come once these are decided about."""
 
     sessions: list[PendingSessionAnswer]
+    more: bool
 
 
 class CountAnswer(_Answer):

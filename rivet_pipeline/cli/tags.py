@@ -70,15 +70,19 @@ def pending_command(
     """
     with tag_store() as connection:
         wanted = None if session is None else find_conversation(connection, session, agent, by_beginning=True)
-        sessions = read_pending(connection, limit=limit, conversation_id=wanted)
+        sessions = read_pending(connection, limit=limit + 1, conversation_id=wanted)
     if as_json:
-        print_json(pending_answer(sessions).model_dump(mode="json", by_alias=True))
+        print_json(pending_answer(sessions, limit).model_dump(mode="json", by_alias=True))
         return
     out = console()
-    for one in sessions:
+    for one in sessions[:limit]:
         _print_session(one)
     if not sessions:
         out.print(Text("Nothing waits for a review."))
+    if len(sessions) > limit:
+        out.print(
+            Text("More sessions wait: they come with a larger limit, or once these are decided about.", style="dim")
+        )
 
 
 def _print_session(session: PendingSession) -> None:

@@ -66,7 +66,8 @@ def ask_service(
     Args:
         endpoint: The service.
         payload: The body of the request.
-        deadline: Until when the whole answer must be there, by `time.monotonic()`.
+        deadline: Until when the whole answer must be there, by `time.monotonic()`. Where a host has several addresses
+            and none answers, each is waited for until then or for 30 s; the look-up of the name is not bounded either.
         allowed: How long that was at first, in words, for the error.
         transport: Replaces the network.
 
@@ -95,10 +96,11 @@ def _post(
     remaining = max(deadline - time.monotonic(), 0.001)
     timeout = httpx.Timeout(remaining, connect=min(_CONNECT_SECONDS, remaining))
     headers = {"accept-encoding": "gzip"} | ({"authorization": f"Bearer {token}"} if token else {})
+    watch = Watch(remaining)
     try:
         loopback = httpx.URL(endpoint.url).host in {"127.0.0.1", "::1", "localhost"}
         with (
-            Watch(remaining) as watch,
+            watch,
             httpx.Client(
                 transport=transport,
                 timeout=timeout,
@@ -114,17 +116,17 @@ def _post(
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ModelError("permanent", "bad-url", f"{endpoint.shown}: {error}") from error
     except httpx.HTTPError as error:
-        if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout) or _cut_off(error, deadline):
+        if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout) or _cut_off(error, watch, deadline):
             raise _timed_out(endpoint, allowed) from error
         if isinstance(error, httpx.DecodingError):
             raise ModelError("transient", "bad-response", f"{endpoint.shown}: {error}") from error
         raise ModelError("transient", "unreachable", f"{endpoint.shown}: {_root_cause(error)}") from error
 
 
-def _cut_off(error: httpx.HTTPError, deadline: float) -> bool:
-    """Whether the connection ended because the time was up."""
-    ended = not isinstance(error, httpx.ConnectTimeout | httpx.ConnectError)
-    return ended and time.monotonic() >= deadline
+def _cut_off(error: httpx.HTTPError, watch: Watch, deadline: float) -> bool:
+    """Whether the connection ended because the time was up; what was never connected is unreachable."""
+    connected = watch.connected or not isinstance(error, httpx.ConnectTimeout | httpx.ConnectError)
+    return connected and time.monotonic() >= deadline
 
 
 def _read(response: httpx.Response, endpoint: Endpoint, deadline: float, allowed: str) -> bytes:

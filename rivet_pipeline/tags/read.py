@@ -81,13 +81,14 @@ def read_pending(
 ) -> list[PendingSession]:
     """The sessions with something to review, those with the newest first. Each literal of a session stands once.
 
-    What stood on a conversation or summary that is gone is left out.
+    What stood on a conversation or summary that is gone is left out. One more than the most that is shown may be asked
+    for: it tells whether that is all.
     """
     if not installed(connection):
         return []
     sessions = connection.execute(
         statement("select_pending_sessions"),
-        {"limit": min(limit, MAX_PENDING), "conversation": conversation_id},
+        {"limit": min(limit, MAX_PENDING + 1), "conversation": conversation_id},
     ).fetchall()
     tags = connection.execute(
         f"""

@@ -22,8 +22,9 @@ Fault = tuple[str, str, str]
 def former_rows(connection: Connection, entries: Sequence[Row], now: Mapping[UUID, Row]) -> list[Row]:
     """The rows that stand once the entries of one decision are undone.
 
-    What people have decided on top is a conflict. What the pipeline alone has changed since is kept beside what is
-    undone, and a suggestion that it has taken back, or whose conversation or summary is gone, stays away.
+    What people have decided on top is a conflict, and so is what the rule has confirmed since. What else the pipeline
+    has changed is kept beside what is undone, and a suggestion that it has taken back, or whose conversation or summary
+    is gone, stays away.
 
     Args:
         connection: The store.
@@ -39,7 +40,8 @@ def former_rows(connection: Connection, entries: Sequence[Row], now: Mapping[UUI
     for entry in entries:
         there = now.get(entry["row_id"])
         if there == entry["after"]:
-            row = entry["before"]
+            is_away = there is None and entry["subject"] == "tag"
+            row = _gone(connection, entry) if is_away else entry["before"]
         elif entry["subject"] == "value" or decided.get(entry["row_id"]) != entry["after"]:
             raise _conflict(entry)
         else:
@@ -94,13 +96,30 @@ def _last_decided(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Row
 
 
 def _gone(connection: Connection, entry: Row) -> Row | None:
-    """What comes back of a tag that the pipeline has deleted: only what a person had decided, where it stood."""
+    """What comes back of a tag that is not there, where it stood: what was decided, and what only the decision dropped.
+
+    A suggestion that gave way in a merge was taken back with the one that stood for both.
+    """
     before: Row | None = entry["before"]
-    if before is None or before["decided_by"] is None:
+    if before is None or (before["decided_by"] is None and entry["after"] is not None):
         return None
     found = connection.execute(
-        "SELECT 1 FROM ros_conversations WHERE id = %(id)s UNION ALL SELECT 1 FROM ros_summaries WHERE id = %(id)s",
-        {"id": before["entity_id"]},
+        """
+        SELECT 1
+        WHERE %(id)s IN (SELECT id FROM ros_conversations WHERE id = %(id)s
+                         UNION ALL SELECT id FROM ros_summaries WHERE id = %(id)s)
+          AND (NOT %(suggestion)s OR EXISTS (
+              SELECT 1 FROM ros_tags
+              WHERE entity_kind = %(kind)s AND entity_id = %(id)s AND tag_key = %(key)s
+                AND tag_value = ros_tag_target(%(key)s, %(value)s)))
+        """,
+        {
+            "id": UUID(before["entity_id"]),
+            "kind": before["entity_kind"],
+            "key": before["tag_key"],
+            "value": before["tag_value"],
+            "suggestion": before["status"] == "suggested" and before["decided_by"] is None,
+        },
     ).fetchone()
     return None if found is None else before
 
@@ -111,7 +130,8 @@ def _changed(connection: Connection, entry: Row, there: Row) -> Row:
     if before is None or after is None:
         raise _conflict(entry)
     undone = {name: value for name, value in before.items() if value != after.get(name) and name != "revision"}
-    if any(there.get(name) != after.get(name) for name in undone):
+    # What the rule has confirmed is confirmed as what it reads now, whatever the decision was about.
+    if any(there.get(name) != after.get(name) for name in {*undone, "status", "source"}):
         raise _conflict(entry)
     row = connection.execute("SELECT nextval('ros_tag_revisions') AS revision").fetchone()
     assert row is not None

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
-from rivet_pipeline.tags.literals import Literal, display_of
+from rivet_pipeline.tags.literals import MAX_VALUE, Literal, display_of, read_pair, tag_text
 from rivet_pipeline.tags.log import Recorder
 from rivet_pipeline.tags.tables import decider, installed, merge_lock, require_tables, statement
 from rivet_pipeline.tags.types import Decided, ItemResult, Merged, Status, Value
@@ -50,6 +50,17 @@ def list_values(
         {"key": key, "statuses": None if statuses is None else list(statuses), "limit": min(limit, MAX_VALUES)},
     ).fetchall()
     return [Value(**row) for row in rows]
+
+
+def find_pair(connection: Connection, key: str, value: str, *, field: str = "value") -> Literal:
+    """A key and a value that somebody gave apart, as `read_pair` reads them.
+
+    A value that is stored as it is given is meant itself, also where it begins with its key: listings give it so.
+    Raises `InvalidInputError` as `read_pair` does.
+    """
+    read = read_pair(key, value, field=field)
+    exact = Literal(read.key, tag_text(value, MAX_VALUE + 1))
+    return exact if exact != read and installed(connection) and _is_known(connection, exact) else read
 
 
 def accepted_vocabulary(connection: Connection, *, limit: int) -> list[Literal]:

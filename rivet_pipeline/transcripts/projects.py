@@ -32,7 +32,7 @@ _MAX_NAME = 100
 #: Folders that hold people's homes, and homes themselves, of this machine and of others, also as Windows' drives are
 #: mounted; and where everything temporary lies side by side.
 _HOMES = re.compile(
-    r"/|/root|(/mnt/[a-z]|/[a-z]|/cygdrive/[a-z])|((/mnt|/cygdrive)?/[a-z]/Users|/home|/Users|/(var|export)/home)(/[^/]+)?"
+    r"/|/root|(/mnt|/cygdrive)/[a-z]|((/mnt|/cygdrive)?/[a-z]/Users|/home|/Users|/(var|export)/home)(/[^/]+)?"
     r"|(/private)?(/var)?/tmp"
 )
 _WINDOWS_HOMES = re.compile(r"[A-Za-z]:\\?|[A-Za-z]:\\Users(\\[^\\]+)?", re.IGNORECASE)
@@ -147,8 +147,8 @@ def _linked(pointer: Path, folder: Path) -> str | None:
         return _name(folder.name)
     git = Path(os.path.normpath(folder / named.removeprefix("gitdir:").strip()))
     common = _text(git / "commondir").strip()
-    if not common and git.parent.name != "worktrees":
-        # A submodule is a repository of its own.
+    if not common and (git.parent.name != "worktrees" or (git / "config").is_file()):
+        # A submodule is a repository of its own, with a configuration of its own.
         return _repository(git, folder)
     # Where the main repository is gone, or not on this machine, its place says the name.
     shared = Path(os.path.normpath(git / common)) if common else git.parent.parent
@@ -156,8 +156,12 @@ def _linked(pointer: Path, folder: Path) -> str | None:
 
 
 def _main_name(shared: Path) -> str | None:
-    """The name of the repository whose git folder this is: `shop/.git`, `shop/.bare` or `shop.git`."""
-    main = shared.parent if shared.name.startswith(".") else shared
+    """The name of the repository whose git folder this is: `shop/.git`, `shop/.bare` or `shop.git`.
+
+    One that lies in a home itself, as `~/.dotfiles` does, has its own name.
+    """
+    is_inside = shared.name.startswith(".") and not _is_home(str(shared.parent))
+    main = shared.parent if is_inside else shared
     return _name(main.name.removesuffix(".git"))
 
 

@@ -122,11 +122,12 @@ def test_no_server_is_transient_and_named() -> None:
     assert "refused" in caught.value.detail
 
 
-def test_the_deadline_covers_a_server_that_never_answers() -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_the_deadline_covers_a_server_that_never_answers(scheme: str) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        chat = OpenAIChat(f"http://127.0.0.1:{silent.getsockname()[1]}/v1", "m", deadline_seconds=0.2)
+        chat = OpenAIChat(f"{scheme}://127.0.0.1:{silent.getsockname()[1]}/v1", "m", deadline_seconds=0.2)
         with pytest.raises(ModelError) as caught:
             chat.complete(system="s", user="u", max_tokens=1)
     assert (caught.value.cause, caught.value.name) == ("transient", "timeout")

@@ -152,3 +152,41 @@ def test_of_a_decision_about_what_is_gone_nothing_is_undone(connection: Connecti
         undo(connection, accepted, by="bea")
     assert list_tags(connection, conversation_id=session, statuses=ALL) != []
     assert {one.entity_kind for one in list_tags(connection, statuses=ALL)} == {"conversation"}
+
+
+def test_a_merge_is_not_undone_under_what_the_rule_has_confirmed(connection: Connection, pool: Pool) -> None:
+    session = add_conversation(connection, key="claude-code:1")
+    leaf(connection, session)
+    tag_all(pool, ScriptedTagger(["project:web"]))
+    merged = merge_values(connection, "project", "web", "tidewatch", by="ada").decision
+    assert merged is not None
+    connection.execute(
+        "UPDATE ros_conversations SET settings = %s WHERE id = %s", ['{"project": "tidewatch"}', session]
+    )
+    with pytest.raises(ConflictError, match="changed since"):
+        undo(connection, merged, by="bea")
+    assert has(connection, session, "project:tidewatch")
+    assert {one.value for one in list_tags(connection, key="project", statuses=ALL)} == {"tidewatch"}
+
+
+def test_undoing_an_undo_brings_nothing_back_to_what_is_gone(connection: Connection, session: UUID) -> None:
+    summary = tag(connection, kind="summary").entity_id
+    added = add_tag(connection, "summary", summary, Literal("topic", "new"), by="ada").decision
+    assert added is not None
+    undone = _undo(connection, added)
+    connection.execute("DELETE FROM ros_summaries WHERE id = %s", [summary])
+    reap_tags(connection)
+    with pytest.raises(ConflictError, match="gone"):
+        undo(connection, undone, by="ada")
+    assert not list_tags(connection, value="new", key="topic", statuses=ALL)
+
+
+@pytest.mark.parametrize(("suggested", "back"), [("topic:postgres", set()), ("topic:caching", {"caching", "redis"})])
+def test_a_suggestion_that_gave_way_is_taken_back_with_the_one_that_stood_for_both(
+    connection: Connection, pool: Pool, session: UUID, suggested: str, back: set[str]
+) -> None:
+    merged = _merge(connection, "caching", "redis")
+    ask_again(connection, since=None, before=None, dropped_only=False)
+    tag_all(pool, ScriptedTagger([suggested]))
+    _undo(connection, merged)
+    assert {one.value for one in list_tags(connection, statuses=ALL)} - {"postgres"} == back

@@ -134,6 +134,39 @@ def test_the_vocabulary_is_edited_and_merged(api: Api) -> None:
     assert [tag["tag"] for tag in api.pending()] == ["topic:cache"]
 
 
+def test_a_value_that_begins_with_its_key_is_decided_as_it_was_listed(api: Api) -> None:
+    for tag in ("topic:x", "topic:topic:x"):
+        api.post("", {"session_key": "claude-code:1", "tag": tag})
+        api.tool(action="taxonomy_upsert", tag=tag)
+    echoed = {"key": "topic", "value": "topic:x"}
+    decided = api.post("/taxonomy/decide", {"entries": [{**echoed, "state": "rejected", "seen": _revision(api)}]})
+    assert decided["changed"] == 1
+    assert api.post("/taxonomy", {**echoed, "description": "twice"})["value"] == "topic:x"
+    values = {one["value"]: one["state"] for one in api.get("/taxonomy", key="topic")["values"]}
+    assert (values["x"], values["topic:x"]) == ("accepted", "rejected")
+    assert [tag["value"] for tag in api.get(**echoed)["tags"]] == ["topic:x"]
+    assert api.post("", {"session_key": "claude-code:1", **echoed})["items"][0]["outcome"] == "unchanged"
+    merged = api.post("/taxonomy/merge", {"key": "topic", "from": "topic:x", "into": "x"})
+    assert (merged["from"], merged["into"], merged["dropped"]) == ("topic:x", "x", 1)
+
+
+def _revision(api: Api) -> int:
+    [found] = [one for one in api.get("/taxonomy", key="topic")["values"] if one["value"] == "topic:x"]
+    revision: int = found["revision"]
+    return revision
+
+
+def test_what_waits_says_whether_more_does(api: Api, connection: Connection, pool: Pool) -> None:
+    leaf(connection, add_conversation(connection, key="claude-code:2"))
+    tag_all(pool, ScriptedTagger(["topic:caching"]))
+    assert [(len(found["sessions"]), found["more"]) for found in (api.get("/pending", limit=n) for n in (1, 2))] == [
+        (1, True),
+        (2, False),
+    ]
+    assert "More sessions wait" in api.tool(limit=1)
+    assert "More sessions wait" not in api.tool(limit=2)
+
+
 WRONG: list[tuple[str, Any, str]] = [
     ("/decide", {"state": "accepted"}, "either ids"),
     ("/decide", {"ids": [str(UUID(int=1))]}, "need a state"),
@@ -220,7 +253,7 @@ def test_one_lost_table_is_as_none_at_all(connection: Connection, pool: Pool, lo
 def test_without_the_tables_reads_are_empty_and_writes_answer_503(api: Api, connection: Connection) -> None:
     connection.execute("DROP TABLE ros_tags, ros_tag_taxonomy, ros_tag_decisions, ros_tag_extractions CASCADE")
     assert api.get() == {"tags": []}
-    assert api.get("/pending") == {"sessions": []}
+    assert api.get("/pending") == {"sessions": [], "more": False}
     assert api.get("/counts") == {"counts": []}
     assert api.get("/taxonomy") == {"values": []}
     assert api.get("/log") == {"decisions": []}

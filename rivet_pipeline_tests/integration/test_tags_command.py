@@ -180,3 +180,12 @@ def test_a_store_without_the_tables_says_so(tags: Run, session: UUID, connection
     assert "Nothing waits" in tags("pending").out
     refused = tags("add", "topic:x", "--session", KEY)
     assert (refused.code, "not installed" in refused.err) == (1, True)
+
+
+def test_what_waits_says_whether_more_does(tags: Run, session: UUID, connection: Connection, pool: Pool) -> None:
+    leaf(connection, add_conversation(connection, key="claude-code:2"))
+    tag_all(pool, ScriptedTagger(["topic:caching"]))
+    shown = {limit: tags("pending", "--limit", limit).out for limit in ("1", "2")}
+    assert [(out.count("waits for"), "More sessions wait" in out) for out in shown.values()] == [(1, True), (2, False)]
+    found = tags("pending", "--limit", "1", "--json").json
+    assert (len(found["sessions"]), found["more"]) == (1, True)

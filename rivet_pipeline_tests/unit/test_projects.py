@@ -85,10 +85,11 @@ def test_worktrees_and_submodules_as_git_makes_them(tmp_path: Path) -> None:
         git(folder, "commit", "-q", "--allow-empty", "-m", "first")
     git(main, "worktree", "add", "-q", str(tmp_path / "elsewhere" / "feature"))
     git(main, "submodule", "add", "-q", str(part), "vendor/parts")
+    git(main, "submodule", "add", "-q", str(part), "worktrees/lib")
     git(tmp_path, "clone", "-q", "--bare", str(main), "store.git")
     git(tmp_path / "store.git", "worktree", "add", "-q", str(tmp_path / "of-bare"))
     assert project_of(str(tmp_path / "elsewhere" / "feature")) == "shop"
-    assert project_of(str(main / "vendor" / "parts")) == "widgets"
+    assert {project_of(str(main / part)) for part in ("vendor/parts", "worktrees/lib")} == {"widgets"}
     assert project_of(str(tmp_path / "of-bare")) == "shop"
     git(main, "remote", "add", "origin", "git@example.org:team/storefront.git")
     assert project_of(str(tmp_path / "elsewhere" / "feature")) == "storefront"
@@ -136,6 +137,7 @@ def test_a_folder_that_is_gone_keeps_its_name(tmp_path: Path) -> None:
     folder = repository(tmp_path / "shop", "git@example.org:team/storefront.git")
     assert project_of(str(folder / "gone" / "api")) == "api"
     assert project_of("/srv/nowhere/shop") == "shop"
+    assert project_of("/w") == "w"
     assert project_of(r"C:\work\shop") == "shop"
 
 
@@ -160,6 +162,29 @@ def test_a_home_is_no_project_even_with_a_repository_of_its_own(
     (tmp_path / "notes").mkdir()
     assert project_of(str(tmp_path)) is None
     assert project_of(str(tmp_path / "notes")) == "notes"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_repository_beside_a_homes_files_is_not_called_by_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(folder: Path, *arguments: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+
+    home, made = tmp_path / "ada", tmp_path / "made"
+    for folder in (home, made):
+        folder.mkdir()
+    git(made, "init", "-q")
+    git(made, "commit", "-q", "--allow-empty", "-m", "first")
+    git(tmp_path, "clone", "-q", "--bare", str(made), str(home / ".dotfiles"))
+    git(home / ".dotfiles", "remote", "remove", "origin")
+    git(home / ".dotfiles", "worktree", "add", "-q", str(tmp_path / "desk"))
+    shutil.copytree(made / ".git", home / ".git")
+    git(home, "worktree", "add", "-q", str(tmp_path / "of-home"))
+    monkeypatch.setenv("HOME", str(home))
+    folders = (home / ".dotfiles", home / ".dotfiles" / "refs", tmp_path / "desk", tmp_path / "of-home")
+    assert [project_of(str(folder)) for folder in folders] == [".dotfiles", ".dotfiles", ".dotfiles", "of-home"]
 
 
 def test_damaged_pointers_fall_back_to_the_folder(tmp_path: Path) -> None:

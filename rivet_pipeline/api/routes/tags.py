@@ -38,12 +38,12 @@ from rivet_pipeline.api.tag_models import (
 )
 from rivet_pipeline.api.tools import SMALL_BODY
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.tags.literals import read_key, read_pair, typed_value, without_key
+from rivet_pipeline.tags.literals import Literal, read_key, read_literal, typed_value, without_key
 from rivet_pipeline.tags.log import read_log, undo
 from rivet_pipeline.tags.read import count_tags, list_tags, lookup_sessions, read_pending
 from rivet_pipeline.tags.review import Item, add_tag, decide, find_conversation, suggest_removal
 from rivet_pipeline.tags.tables import require_tables
-from rivet_pipeline.tags.vocabulary import Entry, decide_values, list_values, merge_values, upsert_value
+from rivet_pipeline.tags.vocabulary import Entry, decide_values, find_pair, list_values, merge_values, upsert_value
 
 _PREFIX = "/api/memory/tags"
 
@@ -73,7 +73,9 @@ def list_of_tags(query: Annotated[TagsQuery, Query()], resources: FromApp) -> Ta
             entity_id=query.entity_id,
             conversation_id=query.conversation_id,
             key=_key(query.key),
-            value=None if query.key is None or query.value is None else read_pair(query.key, query.value).value,
+            value=None
+            if query.key is None or query.value is None
+            else find_pair(connection, query.key, query.value).value,
             statuses=read_states(query.state) or ("suggested", "accepted"),
             limit=query.limit,
         )
@@ -84,7 +86,8 @@ def list_of_tags(query: Annotated[TagsQuery, Query()], resources: FromApp) -> Ta
 def pending(query: Annotated[PendingQuery, Query()], resources: FromApp) -> PendingAnswer:
     """Lists suggested tags and suggested removals by session, each literal once, with an excerpt and its age."""
     with resources.connection() as connection:
-        return pending_answer(read_pending(connection, limit=query.limit, conversation_id=query.conversation_id))
+        found = read_pending(connection, limit=query.limit + 1, conversation_id=query.conversation_id)
+    return pending_answer(found, query.limit)
 
 
 @router.get("/counts", summary="How many conversations carry each tag")
@@ -114,19 +117,23 @@ def log(query: Annotated[LogQuery, Query()], resources: FromApp) -> LogAnswer:
 @router.post("", summary="Give a session or a summary a tag", dependencies=_WRITE, responses=NOT_FOUND)
 def add(body: AddBody, resources: FromApp) -> DecidedAnswer:
     """Adds a tag, accepted and reviewed. A rejected or suggested one is accepted with it."""
-    literal = body.literal
     with resources.connection() as connection:
         require_tables(connection)
+        literal = (
+            find_pair(connection, body.key or "", body.value or "") if body.tag is None else read_literal(body.tag)
+        )
         kind, entity = body.entity_type, body.entity_id
         if entity is None:
             kind, entity = "conversation", find_conversation(connection, body.session_key or "", body.agent)
         return decided_answer(
-            add_tag(connection, kind, entity, literal, by=body.decided_by, display=body.display or _shown(body))
+            add_tag(
+                connection, kind, entity, literal, by=body.decided_by, display=body.display or _shown(body, literal)
+            )
         )
 
 
-def _shown(body: AddBody) -> str:
-    return typed_value(body.tag) if body.tag is not None else without_key(body.value or "", body.literal.key)
+def _shown(body: AddBody, literal: Literal) -> str:
+    return typed_value(body.tag) if body.tag is not None else without_key(body.value or "", literal.key)
 
 
 @router.post("/decide", summary="Accept or reject tags", dependencies=_WRITE)
@@ -160,11 +167,10 @@ def lookup(body: LookupBody, resources: FromApp) -> LookupAnswer:
 @router.post("/taxonomy", summary="Put a value into the vocabulary", dependencies=_WRITE)
 def upsert(body: ValueBody, resources: FromApp) -> ValueAnswer:
     """Adds a value, or changes how it is shown, described or judged."""
-    literal = read_pair(body.key, body.value)
     with resources.connection() as connection:
         value = upsert_value(
             connection,
-            literal,
+            find_pair(connection, body.key, body.value),
             by=body.decided_by,
             display=body.display,
             description=body.description,
@@ -176,16 +182,17 @@ def upsert(body: ValueBody, resources: FromApp) -> ValueAnswer:
 @router.post("/taxonomy/decide", summary="Accept or reject values", dependencies=_WRITE, responses=NOT_FOUND)
 def decide_vocabulary(body: ValueDecisions, resources: FromApp) -> DecidedAnswer:
     """Decides about values. A rejected one is not proposed any more, and what was suggested of it is rejected too."""
-    entries = [Entry(read_pair(one.key, one.value), one.state, one.seen) for one in body.entries]
     with resources.connection() as connection:
+        entries = [Entry(find_pair(connection, one.key, one.value), one.state, one.seen) for one in body.entries]
         return decided_answer(decide_values(connection, entries, by=body.decided_by))
 
 
 @router.post("/taxonomy/merge", summary="Make one value mean another", dependencies=_WRITE, responses=NOT_FOUND)
 def merge(body: MergeBody, resources: FromApp) -> MergedAnswer:
     """Re-points every tag of a value and leaves the value behind as an alias."""
-    source, into = read_pair(body.key, body.value, field="from"), read_pair(body.key, body.into, field="into")
     with resources.connection() as connection:
+        source = find_pair(connection, body.key, body.value, field="from")
+        into = find_pair(connection, body.key, body.into, field="into")
         merged = merge_values(connection, source.key, source.value, into.value, by=body.decided_by)
     return MergedAnswer.model_validate(merged)
 

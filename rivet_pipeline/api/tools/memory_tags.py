@@ -24,13 +24,13 @@ from rivet_pipeline.api.tools.surface import (
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.models.tokens import byte_tokens
-from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_pair
+from rivet_pipeline.tags.literals import Literal, read_key, read_literal
 from rivet_pipeline.tags.log import undo
-from rivet_pipeline.tags.read import count_tags, list_tags, lookup_sessions, read_pending
+from rivet_pipeline.tags.read import MAX_PENDING, count_tags, list_tags, lookup_sessions, read_pending
 from rivet_pipeline.tags.review import Item, add_tag, decide, find_conversation, suggest_removal
 from rivet_pipeline.tags.tables import installed
 from rivet_pipeline.tags.types import Decided, Decision, PendingSession, Status, Tag
-from rivet_pipeline.tags.vocabulary import Entry, decide_values, list_values, merge_values, upsert_value
+from rivet_pipeline.tags.vocabulary import Entry, decide_values, find_pair, list_values, merge_values, upsert_value
 
 _DECISIONS: dict[str, Decision] = {
     "accepted": "accepted",
@@ -153,10 +153,14 @@ def _within(text: str, budget: int) -> str:
 
 
 def _pending(connection: Connection, arguments: TagsArguments, by: str) -> str:
-    sessions = read_pending(connection, limit=min(arguments.limit or 20, 500))
+    limit = min(arguments.limit or 20, MAX_PENDING)
+    sessions = read_pending(connection, limit=limit + 1)
     if not sessions:
         return "Nothing waits for a review."
-    return "\n\n".join(_session_text(session) for session in sessions)
+    told = [_session_text(session) for session in sessions[:limit]]
+    if len(sessions) > limit:
+        told.append("More sessions wait: they come with a larger limit, or once these are decided about.")
+    return "\n\n".join(told)
 
 
 def _session_text(session: PendingSession) -> str:
@@ -288,8 +292,8 @@ def _decide_value(connection: Connection, arguments: TagsArguments, by: str) -> 
 def _merge(connection: Connection, arguments: TagsArguments, by: str) -> str:
     if arguments.key is None or arguments.from_value is None or arguments.into is None:
         raise InvalidInputError("key", "with from_value and into are needed for taxonomy_merge")
-    source = read_pair(arguments.key, arguments.from_value, field="from_value")
-    into = read_pair(arguments.key, arguments.into, field="into")
+    source = find_pair(connection, arguments.key, arguments.from_value, field="from_value")
+    into = find_pair(connection, arguments.key, arguments.into, field="into")
     merged = merge_values(connection, source.key, source.value, into.value, by=by)
     return (
         f"{merged.key}:{merged.value} now means {merged.key}:{merged.into}: {merged.moved} tags moved, "

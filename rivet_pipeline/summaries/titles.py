@@ -62,11 +62,11 @@ def plain_title(title: str) -> str:
 def without_order(title: str) -> str:
     """A title without the verb that it begins with: what stands right before an article does something.
 
-    `Build a sortable table`, `Migrar la API`, `Préparer le cours`: the thing is what stands behind the article. One in
-    capitals is none: Series A, Hepatitis A.
+    `Build a sortable table`, `Migrar la API`, `Préparer le cours`: the thing is what stands behind the article. One
+    with a capital is none: Series A, Route Las Palmas.
     """
     match = _ORDER.match(title)
-    if match is None or match["article"].isupper():
+    if match is None or match["article"][0].isupper():
         return title
     article = match["article"].casefold()
     return title[match.end("verb") :] if article in _BEHIND_VERBS or article[1:] in {"'", "\u2019"} else title

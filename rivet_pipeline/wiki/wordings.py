@@ -169,9 +169,9 @@ LOGS = re.compile(
 DOES = re.compile(
     r"\A(?:(?:added|implemented|built|updated|created|removed|renamed|refactored|changed|wrote|installed"
     r"|fixed)(?= \S+ \S+)|\w+ing(?= .{0,80}\bnow\b))"
-    r"(?! (?!(?:the|an?|its|all|this|that|these|those|our|whether|if|why|how|what|where)\b)[^.,;:]{0,80}?"
-    r"\b(?:is|are|was|were|has|have|had|goes|moves|stays?|takes?|keeps?|holds?|needs?|lives?|runs|gets|becomes?|costs?)"
-    r"(?![\w-]))",
+    r"(?! \w+s (?:the|an?)\b| (?!(?:the|an?|its|all|this|that|these|those|our|whether|if|why|how|what|where)\b)"
+    r"[^.,;:]{0,80}?\b(?:is|are|was|were|has|have|had|goes|moves|stays?|takes?|keeps?|holds?|needs?|lives?|runs|uses"
+    r"|gets|becomes?|costs?)(?![\w-]))",
     re.IGNORECASE,
 )
 

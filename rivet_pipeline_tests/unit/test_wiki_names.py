@@ -208,13 +208,14 @@ def test_what_tells_a_thing_from_its_like_is_part_of_its_name(title: str, subjec
         ("DATEV-Export der Zeiterfassung", "DATEV-Export"),
         ("Corriger les doublons dans l'import des adhérents", "Doublons dans l'import"),
         ("La app de turnos no envía recordatorios", "app de turnos"),
-        # The "do" of a question is no Portuguese one, and an article in capitals or a name in them is none.
+        # The "do" of a question is no Portuguese one, and an article with a capital or a name in capitals is none.
         ("How do backups work on the NAS", "backups"),
         ("How do restic backups work on the NAS", "restic backups"),
         ("Why du shows more than zpool", "zpool"),
         ("Relatório do mês para o cliente", "Relatório do mês"),
         ("Series A funding", "Series"),
         ("Hepatitis A vaccine", "Hepatitis"),
+        ("Route Las Palmas", "Route"),
         ("DI container for the importer", "DI container"),
         # A Japanese title's subject is what its mark of a case stands behind.
         ("経費精算アプリの通知をメールからSlackに変更", "経費精算アプリの通知"),

@@ -45,6 +45,8 @@ def claims(title: str, *said: str) -> list[str]:
         ("Installed packages of the box need 4 GB.", "assistant"),
         ("Logging of the importer goes to Loki now, and no longer to files.", "assistant"),
         ("Logging moves to Loki now, decided.", "assistant"),
+        ("Monitoring uses Loki now.", "assistant"),
+        ("Testing covers the importer now.", "assistant"),
         ("Added sugar makes the sourdough sticky.", "user"),
         # A table and a host.
         ("The user table has 4 million rows.", "assistant"),

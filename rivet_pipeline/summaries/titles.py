@@ -23,6 +23,12 @@ ARTICLES = frozenset(
 #: genitive does (Export der …).
 _BEHIND_VERBS = ARTICLES - {"das", "der", "die", "dem", "den", "o"}
 
+#: Words of English alone, by which a title is known to be in English. None of them is a thing of which a "de" speaks.
+ENGLISH_WORDS = frozenset(
+    """the and of to is are was not how why what when where who which with we you they at from""".split()  # noqa: SIM905
+)
+_DO = re.compile(r"(?<!\w)do(?!\w)", re.IGNORECASE)
+
 _ORDER = re.compile(r"\A\s*(?P<verb>[^\W\d_]{2,20})\s+(?P<article>[^\W\d_]{1,3}(?=\s)|l['\u2019])", re.IGNORECASE)
 _ELISION = re.compile(r"(?<!\w)(?:(l|dell|all|dall|nell|sull|un)|d|qu)['\u2019](?=[^\W\d_]{2})", re.IGNORECASE)
 
@@ -39,13 +45,28 @@ def without_elisions(text: str) -> str:
     return _ELISION.sub(lambda match: "la " if match[1] else "de ", text)
 
 
+def is_function_word(word: str) -> bool:
+    """Whether a word, as it is written, names nothing; one in capitals is a name: a DI container, the CA."""
+    return word.casefold() in FUNCTION_WORDS and not (len(word) > 1 and word.isupper())
+
+
+def plain_title(title: str) -> str:
+    """A title in which phrases are looked for: without elisions, without an order before it, and with one "do" alone.
+
+    The "do" of an English title is a verb, and no Portuguese "of the".
+    """
+    english = not ENGLISH_WORDS.isdisjoint(re.findall(r"\w+", title.casefold()))
+    return without_order(without_elisions(_DO.sub("does", title) if english else title))
+
+
 def without_order(title: str) -> str:
     """A title without the verb that it begins with: what stands right before an article does something.
 
-    `Build a sortable table`, `Migrar la API`, `Préparer le cours`: the thing is what stands behind the article.
+    `Build a sortable table`, `Migrar la API`, `Préparer le cours`: the thing is what stands behind the article. One
+    with a capital is none: Series A, Route Las Palmas.
     """
     match = _ORDER.match(title)
-    if match is None:
+    if match is None or match["article"][0].isupper():
         return title
     article = match["article"].casefold()
     return title[match.end("verb") :] if article in _BEHIND_VERBS or article[1:] in {"'", "\u2019"} else title

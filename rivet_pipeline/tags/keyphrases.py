@@ -17,11 +17,13 @@ from typing import Literal as OneOf
 from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, NUMBERED, STOP_WORDS
 from rivet_pipeline.summaries.titles import (
     CJK,
+    ENGLISH_WORDS,
     FUNCTION_WORDS,
     GENERIC_WORDS,
     SCRIPT_RUN,
+    is_function_word,
+    plain_title,
     without_elisions,
-    without_order,
 )
 from rivet_pipeline.tags.literals import Literal, tag_text
 from rivet_pipeline.tags.types import MAX_PROPOSALS, Proposal, TagAnswer, TagRequest
@@ -52,8 +54,12 @@ _QUOTED = 40
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 #: A name that a program gives to a thing of three words or more, `days_since_last_invoice`, or a path: it is not about
-#: invoices.
-_IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,}(?!\w)|(?<![\w./-])[\w.-]*(?:/[\w.-]+)+")
+#: invoices. Names with capitals are said one beside the other: Docker/Podman, CI/CD.
+_NAMED = r"[A-Z][A-Za-z0-9]*"
+_IDENTIFIER = re.compile(
+    r"(?<!\w)[A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,}(?!\w)"
+    rf"|(?<![\w./-])(?!{_NAMED}(?:/{_NAMED}){{1,2}}(?![\w/]|[.-]\w))[\w.-]*(?:/[\w.-]+)+"
+)
 #: A letter or a digit of a Latin word, which Japanese may write around without a space.
 _LATIN = r"[A-Za-z0-9_\u00c0-\u024f]"
 _HIRAGANA = re.compile(r"[\u3041-\u309f]+")
@@ -155,6 +161,8 @@ class _Text:
         """The text without the statement that the title was made of, which says nothing more than the title does."""
         # Where it is cut, a word may be.
         begins = tuple(_words(title)) if len(title) <= _QUOTED else tuple(_words(title[:_QUOTED]))[:-1]
+        if not begins:
+            return self
         return replace(self, statements=tuple(line for line in self.statements if line.words[: len(begins)] != begins))
 
     def titled(self, triggers: Sequence[_Trigger]) -> bool:
@@ -275,7 +283,7 @@ def _numbered(title: str, phrases: Iterator[tuple[str, ...]]) -> Iterator[tuple[
 
 def _title_phrases(title: str, own: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     """Runs of words that may name something, without those that name the project itself."""
-    for part in _BREAK.split(without_order(without_elisions(title))):
+    for part in _BREAK.split(plain_title(title)):
         run: list[str] = []
         pieces = [*_pieces(part), ""]
         for word, following in zip(pieces, [*pieces[1:], ""], strict=True):
@@ -286,8 +294,9 @@ def _title_phrases(title: str, own: Sequence[tuple[str, ...]]) -> Iterator[tuple
             # A word in -ing is a doing at the beginning of a phrase (dropping caches), a thing at its end.
             names = not _NO_NOUN.fullmatch(plain) or (run and plain.endswith("ing"))
             # An English word before a French "de" is another one: a file d'attente.
-            romance = following in _JOINTS and plain.isalpha() and plain not in FUNCTION_WORDS and len(plain) > 2
-            if names and (romance or _may_name(plain, own)):
+            french = plain not in FUNCTION_WORDS | ENGLISH_WORDS
+            romance = following in _JOINTS and plain.isalpha() and french and len(plain) > 2
+            if names and (romance or _may_name(word.strip("-'\u2019"), own)):
                 run.append(plain)
                 continue
             if run and tuple(map(_stem, run)) not in own:
@@ -298,7 +307,8 @@ def _title_phrases(title: str, own: Sequence[tuple[str, ...]]) -> Iterator[tuple
 
 def _may_name(word: str, own: Sequence[tuple[str, ...]]) -> bool:
     """Whether a word of a title may be part of what something is called, and is not what the project is called."""
-    return len(word) > 1 and word.casefold() not in _STOP | _VERBS and (_stem(word),) not in own
+    silent = word.casefold() in _STOP | _VERBS or is_function_word(word)
+    return len(word) > 1 and not silent and (_stem(word),) not in own
 
 
 def _pieces(part: str) -> Iterator[str]:
@@ -321,7 +331,7 @@ def _proposal(literal: Literal, titled: bool, spoken: int, why: str) -> Proposal
 #: Between two words that name one thing together: a copia de seguridad, a banco de dados.
 _JOINTS = frozenset({"de", "du", "di", "do", "da", "del", "des"})
 
-_STOP = STOP_WORDS | HEADER_STOP_WORDS | FUNCTION_WORDS
+_STOP = STOP_WORDS | HEADER_STOP_WORDS
 #: What a thing does in a title is none of its names.
 _VERBS = frozenset(
     """moves move drops drop stops fails breaks crashes hangs dies adds uses runs starts goes gets makes takes needs

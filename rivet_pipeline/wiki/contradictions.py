@@ -8,7 +8,7 @@ the result depends on the set.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -42,8 +42,10 @@ _KANJI_DAY = re.compile(r"(\d{1,2})月(\d{1,2})日")
 _TAKEN_BACK = re.compile(
     r"\b(?:reversed?|revoked?|withdrawn|overturned|taken back|no longer (?:holds|valid|stands)|aufgehoben"
     r"|zurückgenommen"
-    r"|revocada|revocamos|anulada|anulamos|sin efecto|revertida|cancell?ed"
-    r"|annulée?|abandonnée?|annullata|revogada|cancelada)\b|撤回|取り消",
+    r"|revocada|revocamos|anulada|anulamos|sin efecto|revertida"
+    # Not what is said of something else: "cancelled orders are refunded".
+    r"|(?:is|are|was|were|been|est|sont|été|è|sono|stat[aoei]|é|foi|fica|está|queda)(?: now)? (?:cancell?ed"
+    r"|annulée?s?|abandonnée?s?|annullat[aoei]|revogad[ao]s?|cancelad[ao]s?))\b|撤回|取り消",
     re.IGNORECASE,
 )
 #: What a verb takes or drops: a name, or up to three words to the end of the phrase.
@@ -76,10 +78,16 @@ _GONE = re.compile(
     r" (?:is|are|ist|sind|est|sont|queda|está|è|é) (?:gone|dropped|removed|retired|cancell?ed|gestrichen"
     r"|(?:annulé|supprimé|abandonné)e?s?|(?:anulad|cancelad|eliminad|annullat|eliminat)[oa])(?=[,.;!]|\Z))"
 )
-#: A decision against something.
+#: A clause that says when something happens: what is dropped there is dropped again and again.
+_WHENEVER = re.compile(
+    r"(?<!\w)(?:when|whenever|if|once|after|as soon as|unless|wenn|falls|sobald|nachdem|cuando|quand|lorsque|dès que"
+    r"|quando|dopo|depois)(?!\w)|(?:\A|,)\s*(?:si|se)\s",
+    re.IGNORECASE,
+)
+#: A decision against something. Fonts are called "sans serif" and "Noto Sans".
 _AGAINST = re.compile(
-    r"(?<!\w)(?:no|kein|keine|keinen|sin|ni|sans|senza|sem) (?P<object>[\w.+-]+(?: [\w.+-]+){0,1})(?=[,.;!]|\Z"
-    r"| any more)"
+    r"(?<!\w)(?:no|kein|keine|keinen|sin|ni|(?-i:(?:s|\AS)(?:ans(?! [Ss]erif)|enza|em)))"
+    r" (?P<object>[\w.+-]+(?: [\w.+-]+){0,1})(?=[,.;!]|\Z| any more)"
     r"|(?<!\w)not (?:on |at |by |until )?(?P<figure>\d[\d.:]*)(?: (?P<unit>(?!any more)[^\W\d]+))?(?=[,.;!]|\Z"
     r"| any ?more)",
     re.IGNORECASE,
@@ -216,7 +224,7 @@ def _ended(text: str) -> list[_Ended]:
     """The things whose use a decision ends or forbids. A word that names nothing by itself is none."""
     text = text[:LONGEST_CLAIM]
     found = []
-    for match in [*_ENDS.finditer(text), *_GONE.finditer(text), *_AGAINST.finditer(text)]:
+    for match in [*_ENDS.finditer(text), *_gone(text), *_AGAINST.finditer(text)]:
         parts = match.groupdict()
         unit = _unit(parts.pop("unit", None) or "")
         name = " ".join(part.strip("`") for part in parts.values() if part)
@@ -228,6 +236,16 @@ def _ended(text: str) -> list[_Ended]:
         elif words - _GENERIC or (figures and not words):
             found.append(_Ended(_roots(words), figures, unit))
     return found
+
+
+def _gone(text: str) -> Iterator[re.Match[str]]:
+    """The ends that stand before their verbs, without those of a thing that is called by a common word now and then."""
+    for match in _GONE.finditer(text):
+        sentence = text[max(text.rfind(sign, 0, match.start()) for sign in ".;:!") + 1 : match.start()]
+        behind = text[match.end() :].lstrip(", ")
+        whenever = _WHENEVER.search(sentence) is not None or _WHENEVER.match(behind) is not None
+        if match["object_whole"] is None or not whenever:
+            yield match
 
 
 def _named(text: str) -> set[str]:
@@ -264,7 +282,7 @@ def ends_what(decision: str, earlier: str, named: Collection[str]) -> bool:
     """
     roots = _roots(named)
     text = decision[:LONGEST_CLAIM]
-    ends = [*_ENDS.finditer(text), *_GONE.finditer(text)]
+    ends = [*_ENDS.finditer(text), *_gone(text)]
     words = [_named(" ".join(part for part in match.groupdict().values() if part)) for match in ends]
     ended = [_Ended(_roots(one), frozenset()) for one in words if one - _GENERIC]
     return any(one.words & roots for one in ended) and _rests_on(earlier, decision, ended)

@@ -94,8 +94,7 @@ _TELLS = re.compile(r"\A(?:I|We|Ich|Wir|Yo)(?!\w)")
 
 _GERMAN = re.compile(
     r"\b(?:der|die|das|dem|den|und|ist|sind|für|ich|nicht|mit|auf|ein|eine|einen|wie|nur|kein|von|muss|sein|sonst|wird"
-    r"|werden|hat|bei|im|als|nach|aus)\b",
-    re.IGNORECASE,
+    r"|werden|hat|bei|im|als|nach|aus)\b"
 )
 _SAYS_FIGURE = re.compile(r"\d")
 
@@ -481,7 +480,8 @@ def names_in(texts: Sequence[str]) -> tuple[str, ...]:
     """
     found: dict[str, str] = {}
     for text in texts:
-        german = len(_GERMAN.findall(text)) > 1
+        # A capital is of a name, and not of one of these words: MIT, Red Hat. The first word has one in any language.
+        german = len(_GERMAN.findall(text[:1].lower() + text[1:])) > 1
         for match in _NAME.finditer(text):
             name = match.group(0)
             simple = name[1:].islower() and " " not in name

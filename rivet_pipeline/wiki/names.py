@@ -6,10 +6,9 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Collection, Iterable
-from functools import cache
 
 from rivet_pipeline.summaries.signals import NUMBERED, STOP_WORDS
-from rivet_pipeline.summaries.titles import FUNCTION_WORDS
+from rivet_pipeline.summaries.titles import is_function_word
 from rivet_pipeline.wiki.types import LONGEST_TITLE
 
 #: Characters of a slug, as the addresses of pages have them.
@@ -30,6 +29,9 @@ _SENTENCE = re.compile(
     re.IGNORECASE,
 )
 _MOST_WORDS = 8
+
+#: Words that only stand between others in Spanish or French, and are things in English.
+_THINGS = frozenset({"hay", "sin", "era", "son", "mover"})
 
 #: A number with the letters that it is written together with: TG-04, node01, 3a.
 _NUMBER = re.compile(r"(?<![\w.])(?:v\.? ?|([a-z]{1,20})-?)?(\d+(?:[.,]\d+)*[a-z]?)(?!\w)", re.IGNORECASE)
@@ -91,18 +93,18 @@ def stem(word: str) -> str:
 
 def title_terms(title: str) -> list[str]:
     """The words of a title that carry it, folded; stop words and lone signs left out."""
+    words = _WORD.findall(unicodedata.normalize("NFKC", _CAMEL.sub(" ", title)))
     terms = dict.fromkeys(
         stem(word)
-        for word in _WORD.findall(fold(_CAMEL.sub(" ", title)))
-        if word not in _silent() and (len(word) > 1 or _CJK.match(word))
+        for word in _WORD.findall(fold(" ".join(word for word in words if not _is_silent(word))))
+        if word not in STOP_WORDS and (len(word) > 1 or _CJK.match(word))
     )
     return list(terms)
 
 
-@cache
-def _silent() -> frozenset[str]:
-    """The folded words that carry no title."""
-    return STOP_WORDS | {fold(word) for word in FUNCTION_WORDS}
+def _is_silent(word: str) -> bool:
+    """Whether a word, with its accents and capitals, carries no title."""
+    return is_function_word(word) and word.casefold() not in _THINGS
 
 
 def speaks_of(text: str, terms: Collection[str]) -> bool:

@@ -21,6 +21,8 @@ from rivet_pipeline.wiki.wordings import (
     COMPLAINS,
     COMPLAINS_CJK,
     CONCEDES,
+    DECIDES,
+    DOES,
     ELSEWHERE,
     GUESS,
     GUESS_CJK,
@@ -34,6 +36,7 @@ from rivet_pipeline.wiki.wordings import (
     RELATIVE_CJK,
     RESULT,
     SELF,
+    STATES,
 )
 
 Voice = Literal["user", "assistant", "system"]
@@ -76,11 +79,19 @@ _ANSWER = re.compile(
 )
 _CLOCK = re.compile(r"(?<![\d:])\d{1,2}:\d\d(?![\d:])")
 _HAPPENED = re.compile(r"(?<!\w)(?:ran|went|came|fell|fired|began|started|dates|resolved)(?!\w)", re.IGNORECASE)
+#: What is said of a path, which makes prose of it: "/health returns 200"; and what stands between options in prose.
+_SAYS = (
+    rf"(?:{STATES.pattern}|(?<!\w)(?:returns?|answers?|responds?|serves?|lists?|redirects?|sends?|uses|expects|listens"
+    r"|can|may|must|should|will|does)(?!\w))"
+)
+_BETWEEN = rf"(?:{_SAYS}|(?<!\w)(?:and|or|but|not|with|the|und|oder|mit|der|die|das|y|el|la|et|ou|le|e|o)(?!\w))"
 #: No prose: a command with its options, one of a chat, or the place of code that was left out.
 _MACHINE = re.compile(
-    r"\A(?:/[a-z][\w:-]*(?:\s|\Z)|(?:~|\.{1,2})?/\S+/\S+\s)|\A(?:\S+ ){0,2}code: `"
-    r"|(?<!\S)--[a-z][\w-]+\b[^.;`]{0,200}\s--[a-z]"
+    rf"\A(?:/[a-z][\w:-]*(?:\s|\Z)|(?:~|\.{{1,2}})?/\S+/\S+\s)(?!(?i:{_SAYS}))|\A(?:\S+ ){{0,2}}code: `"
+    rf"|(?<!\S)--[a-z][\w-]+\b(?:(?!(?<=\s)(?i:{_BETWEEN})|,\s)[^.;`]){{0,200}}\s--[a-z]"
 )
+#: A day of the week, which what is said of every week does not leave open.
+_WEEKDAY = re.compile(r"(?:mon|tues|wednes|thurs|fri|satur|sun)day\Z|\Ael ", re.IGNORECASE)
 _QUESTION = re.compile(r"[?\uff1f][\"'\u201d\u00bb)]*\Z|\A\u00bf")
 _PAIRS = (("(", ")"), ("[", "]"), ("\u00bb", "\u00ab"), ("\u201c", "\u201d"))
 #: The first piece of a sentence that was read together with what follows it.
@@ -193,8 +204,18 @@ def points_elsewhere(text: str) -> bool:
     if _END_PRONOUN.search(text) is not None and _OWN_PRONOUN.match(text) is None:
         return True
     happened = _CLOCK.search(text) is not None and _HAPPENED.search(text) is not None
-    dated = happened or RELATIVE.search(text) is not None or RELATIVE_CJK.search(text) is not None
-    return dated and not names_a_day(text) and HABITUAL.search(text) is None
+    days = [match[0] for match in RELATIVE.finditer(text)]
+    if HABITUAL.search(text) is not None:
+        # "Every day at 06:30" and "every week, on Monday" tell of no certain day; "each of 40 tickets today" does.
+        happened = False
+        days = [day for day in days if _WEEKDAY.search(day) is None]
+    dated = happened or bool(days) or RELATIVE_CJK.search(text) is not None
+    return dated and not names_a_day(text)
+
+
+def _keeps_a_log(text: str) -> bool:
+    """Whether an agent tells what it has done or does, and neither how things stand nor what was decided."""
+    return DOES.match(text) is not None and DECIDES.search(text) is None
 
 
 def stands_alone(text: str, voice: str, *, proposal: bool = False, order: bool = False) -> bool:
@@ -215,6 +236,7 @@ def stands_alone(text: str, voice: str, *, proposal: bool = False, order: bool =
     if (
         is_guess(text)
         or LOGS.match(text)
+        or (voice == "assistant" and _keeps_a_log(text))
         or any(map(ORDERS.match, text.split("; ")[1:]))
         or (ORDERS.match(text) and not POLICY.match(text) and not order)
     ):

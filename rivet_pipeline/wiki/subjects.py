@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from rivet_pipeline.summaries.signals import HEADER_STOP_WORDS, NUMBERED, STOP_WORDS
-from rivet_pipeline.summaries.titles import ARTICLES, FUNCTION_WORDS, GENERIC_WORDS, without_elisions, without_order
+from rivet_pipeline.summaries.titles import (
+    ARTICLES,
+    ENGLISH_WORDS,
+    FUNCTION_WORDS,
+    GENERIC_WORDS,
+    is_function_word,
+    plain_title,
+)
 from rivet_pipeline.wiki.names import fold, is_subject, stem, tidy_title, title_terms
 
 _WORDS = files(__package__)
@@ -23,7 +30,6 @@ _BOUNDARIES = (
     frozenset(_WORDS.joinpath("boundary_words.txt").read_text(encoding="utf-8").split())
     | STOP_WORDS
     | HEADER_STOP_WORDS
-    | FUNCTION_WORDS
 )
 
 #: Boundaries that are part of many names and end no phrase inside one.
@@ -143,13 +149,13 @@ def chunks(title: str) -> list[Chunk]:
         link = after if joins and after in _LINKS and not found[-1].aside else None
         before = after
 
-    tokens = _TOKEN.findall(without_order(without_elisions(title)))
+    tokens = _TOKEN.findall(plain_title(title))
     for place, token in enumerate(tokens):
         word = token.strip(".'\u2019`*_~-")
         lower = word.casefold()
         if not word or _SIGN.match(token) or _ADDRESS.search(token):
             close()
-        elif _is_boundary(lower, first=not current) and not _belongs_to_it(tokens, place, current, link):
+        elif _is_boundary(word, first=not current) and not _belongs_to_it(tokens, place, current, link):
             if lower in ARTICLES and not current:
                 definite = True
                 continue
@@ -175,14 +181,14 @@ def _belongs_to_it(tokens: Sequence[str], place: int, current: Sequence[str], li
     if _is_romance(tokens, place):
         return True
     whose = not current and link in _PURPOSES and _POSSESSIVE.match(word) is not None
-    return whose and word.casefold()[:-2] not in _BOUNDARIES
+    return whose and not _is_boundary(word[:-2], first=True)
 
 
 def _is_romance(tokens: Sequence[str], place: int) -> bool:
     """Whether a word of English stands before a French "de" or its kin, and so is another one: a file d'attente."""
     word, following = tokens[place].casefold(), tokens[place + 1 : place + 2]
     romance = bool(following) and following[0].casefold() in _ROMANCE
-    return romance and word.isalpha() and len(word) > 2 and word not in FUNCTION_WORDS
+    return romance and word.isalpha() and len(word) > 2 and word not in FUNCTION_WORDS | ENGLISH_WORDS
 
 
 def _ends_there(tokens: Sequence[str], place: int) -> bool:
@@ -193,16 +199,17 @@ def _ends_there(tokens: Sequence[str], place: int) -> bool:
 
 def _joins(tokens: Sequence[str], place: int) -> bool:
     """Whether the word behind a place belongs to the same noun phrase: "order cutoff"."""
-    following = tokens[place + 1].casefold() if place + 1 < len(tokens) else ""
+    following = tokens[place + 1] if place + 1 < len(tokens) else ""
     return following[:1].isalpha() and not _is_boundary(following, first=True)
 
 
 def _is_boundary(word: str, *, first: bool) -> bool:
     if "'s" in word or "\u2019s" in word:
         return True
-    if word in _BOUNDARIES:
-        return first or word not in _KEPT
-    return not first and _ENDING.search(word) is not None and "-" not in word
+    lower = word.casefold()
+    if lower in _BOUNDARIES or is_function_word(word):
+        return first or lower not in _KEPT
+    return not first and _ENDING.search(lower) is not None and "-" not in lower
 
 
 def telling_terms(title: str) -> list[str]:
@@ -326,14 +333,16 @@ def _as_written(text: str, title: str) -> str:
 def _is_lone(text: str, title: str, body: str) -> bool:
     """Whether a phrase is one common word out of a longer title: "group" of what somebody wants done with groups.
 
-    What a sign stands behind is what the title is about, and a name is one wherever it stands.
+    What a sign stands behind is what the title is about, and so is what a question asks of; a name is one wherever it
+    stands.
     """
     if " " in text or not text[1:].islower() or not text.isalpha() or not text.isascii():
         return False
     head, colon, _ = title.partition(":")
     before = text in head and len(head.split()) <= _MOST_WORDS if colon else len(title.split()) < _MOST_WORDS
     behind = rf"(?<!\w){re.escape(text)}\s*(?:[;,(\[|\u2013\u2014]|- |\Z)|: {re.escape(text)}(?!\w)"
-    if before or re.search(behind, title) is not None:
+    asked = rf"\A(?:how|why|when|where) (?:do|does|did|is|are) (?:the |our )?{re.escape(text)}(?!\w)"
+    if before or re.search(behind, title) is not None or re.match(asked, title, re.IGNORECASE) is not None:
         return False
     if text.islower():
         return _is_common(text[0].upper() + text[1:], body)

@@ -40,7 +40,8 @@ _FAILED = re.compile(r"\u2192 (?:exit [1-9]|error\b)")
 
 #: Behind a word of agreement: what follows takes some of it back.
 _LIMITS = re.compile(
-    r"\A, (?:but|only|just|except|not|aber|nur|nicht|pero|sólo|solo|mais|seulement|pas|ma|però|mas)(?!\w)",
+    r"\A, (?:but|only|just (?:not|no|don['\u2019]t)|except|not|aber|nur|nicht|pero|sólo|solo|mais"
+    r"|seulement|pas|ma|però|mas)(?!\w)",
     re.IGNORECASE,
 )
 

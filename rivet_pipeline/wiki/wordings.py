@@ -161,10 +161,17 @@ GUESS_CJK = re.compile(r"たぶん|おそらく|かもしれ|と思います|で
 #: Reports what was just done, which is no state of anything.
 LOGS = re.compile(
     r"\A(?:\S+ ){1,4}(?:is|are) (?:now )?(?:made|written|done|created|installed|merged|green|there|pushed|tagged"
-    r"|up)(?!\w)"
-    r"|\A(?:added|implemented|built|updated|created|removed|renamed|refactored|changed|wrote|installed"
-    r"|fixed)(?= \S+ \S+)"
-    r"|\A\w+ing .{0,80}\bnow\b",
+    r"|up)(?!\w)",
+    re.IGNORECASE,
+)
+#: What an agent has done or is doing, as it tells it without a subject. In "removed files are kept 30 days" and in
+#: "logging goes to Loki now" the first words are one: a verb follows them.
+DOES = re.compile(
+    r"\A(?:(?:added|implemented|built|updated|created|removed|renamed|refactored|changed|wrote|installed"
+    r"|fixed)(?= \S+ \S+)|\w+ing(?= .{0,80}\bnow\b))"
+    r"(?! \w+s (?:the|an?)\b| (?!(?:the|an?|its|all|this|that|these|those|our|whether|if|why|how|what|where)\b)"
+    r"[^.,;:]{0,80}?\b(?:is|are|was|were|has|have|had|goes|moves|stays?|takes?|keeps?|holds?|needs?|lives?|runs|uses"
+    r"|gets|becomes?|costs?)(?![\w-]))",
     re.IGNORECASE,
 )
 
@@ -206,7 +213,9 @@ ACCEPTS = re.compile(
 ACCEPTS_CJK = re.compile(r"\A(?:はい|了解|お願い|それで|いいですね|賛成|承知)")
 RESERVES = _words(
     r"but|not|no|except|unless|although|however|wait|later|first|aber|nicht|kein|erst|pero|no|todavía|salvo|antes"
-    r"|mais|pas|sauf|cependant|attends|attendez|d'abord|ma|però|non|tranne|aspetta|prima|mas|não|exceto|porém|primeiro",
+    # The Italian "first" is "fine" in German, and "non-blocking" is no "non".
+    r"|mais|pas|sauf|cependant|attends|attendez|d'abord|ma|però|non(?!-)|tranne|aspetta|prima (?:di|che|fai|voglio)|mas"
+    r"|não|exceto|porém|primeiro",
     r"\?",
 )
 
@@ -334,16 +343,18 @@ ORDERS = re.compile(
 
 #: Whoever speaks of what he himself does or thinks keeps a diary, and states nothing.
 SELF = re.compile(
-    r"(?<![\w/])(?:I|I['\u2019](?:ll|d|ve|m)|[Ii]ch|[Yy]o|[Jj]e|[Ee]u)(?![\w/-])|(?<![\w/])[Jj]['\u2019](?=\w)"
+    # Not in the name of a host: loki.example.eu.
+    r"(?<![\w/])(?<!\w[.-])(?:I|I['\u2019](?:ll|d|ve|m)|[Ii]ch|[Yy]o|[Jj]e|[Ee]u)(?![\w/-])"
+    r"|(?<![\w/])[Jj]['\u2019](?=\w)"
     r"|(?<!\w)[Ww]e(?:['\u2019](?:ll|d)| (?:will|need|should|could))(?!\w)|(?<!\w)me (?:equivoqué|parece)|私"
 )
 MINE = re.compile(
-    r"(?<![\w/])(?:I|I['\u2019](?:ll|d|ve|m)|my|mine|me|[Ii]ch|mein\w{0,2}|mich|mir|[Yy]o|mi|mis|je|mon|mes|moi|eu"
-    r"|meu|minha|mio"
+    r"(?<![\w/])(?<!\w[.-])(?:I|I['\u2019](?:ll|d|ve|m)|my|mine|me|[Ii]ch|mein\w{0,2}|mich|mir|[Yy]o|mi|mis|je|mon|mes"
+    r"|moi|(?-i:[Ee]u)|meu|minha|mio"
     r"|mia)(?![\w/])",
     re.IGNORECASE,
 )
-ADDRESSES = _words(r"you|yours?|du|dir|dich|deine?[mnrs]?|usted|tú|te|tus?|vous|votre|vos|toi|você|tua|teu")
+ADDRESSES = _words(r"you|yours?|du|dir|dich|deine?[mnrs]?|usted|tú|te|(?-i:[Tt]us?)|vous|votre|vos|toi|você|tua|teu")
 
 #: An agenda of the session, no statement.
 AGENDA = re.compile(
@@ -352,7 +363,12 @@ AGENDA = re.compile(
     r"|how|why|who|where|when|was|wie|warum|qué|cómo|por qué|cuál|quel(?:le)?s?|comment|pourquoi|quand|quale"
     r"|come|qual|quais|quiero \w+r(?:l[aoe]s?)?|je (?:dois|veux|voudrais)|devo|voglio|preciso|quero|we(?: want"
     r"|['\u2019]d like| would like) to"
-    r"|we(?:['\u2019]re| are) (?:planning|thinking)|the user)(?!\w)|\bwe wanted to\b|\bcontents:|\bare open\b"
+    r"|we(?:['\u2019]re| are) (?:planning|thinking)"
+    # Tells of a person, and not of a table that is called so.
+    r"|the user(?:['\u2019]s (?:request|question|message|prompt|instructions?)"
+    r"| (?:(?:is|was) (?:ask|request|want|say|look|try)ing|(?:has |had |just |now |also )?(?:wants?|wanted|asks?|asked"
+    r"|needs?|needed|says?|said|tells|told|requests?|requested|prefers?|preferred|wishes|confirmed|provided|mentioned"
+    r"|would (?:like|prefer)))))(?!\w)|\bwe wanted to\b|\bcontents:|\bare open\b"
     r"|\bis open\b|\btask of\b|\b(?:three|two|four) options\b",
     re.IGNORECASE,
 )

@@ -1,4 +1,4 @@
-"""Lives that no rule was made for, in six languages: pages, history, wishes, and the tags against a gold list."""
+"""Other lives in six languages, by which rules were mended: pages, history, wishes, and tags against a gold list."""
 
 from __future__ import annotations
 

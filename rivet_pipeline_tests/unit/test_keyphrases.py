@@ -83,6 +83,33 @@ def test_the_words_of_identifiers_and_paths_are_not_spoken_of() -> None:
     assert found(text) == []
 
 
+def test_names_said_beside_each_other_are_no_path() -> None:
+    assert found(statements("We use CI/CD here.", "Docker/Podman runs.", "Docker/Podman.", "CI/CD too.")) == [
+        "topic:ci",
+        "topic:docker",
+    ]
+    assert found(statements("See docker/podman.", "And ./Docker/Podman.", "docker/podman again.")) == []
+
+
+def test_a_title_that_begins_with_a_long_word_leaves_the_statements() -> None:
+    text = statements("The crane schedule is wrong.", "Crane schedule again.")
+    assert found(text, title=f"{'x' * 45} crane schedule") == ["topic:crane-schedule"]
+
+
+def test_a_question_of_english_is_no_name() -> None:
+    text = statements("The builds hang.", "Why do builds hang?", "Why?", "And why do the builds hang?")
+    assert found(text, title="Why do builds hang") == ["topic:builds-hang"]
+    text = statements("du lies.", "Why?", "Why du?", "And why du again?")
+    assert "topic:why" not in found(text, title="Why du shows more than df")
+    text = statements("The backups work.", "Backups run at night.", "How do backups run?")
+    assert found(text, title="How do backups work on the NAS") == ["topic:backup"]
+
+
+def test_a_word_in_capitals_is_a_name_and_no_preposition() -> None:
+    text = statements("The DI container is slow.", "The DI container again.")
+    assert found(text, title="DI container for the importer") == ["topic:di-container"]
+
+
 def test_the_words_of_a_project_of_several_words_may_name_a_subject() -> None:
     text = statements("The lantern moves.", "A lantern puzzle, then.", "The puzzle is dark.")
     assert found(text, title="Lantern puzzle, day 1", current=["project:lantern-jam"]) == ["topic:lantern-puzzle"]

@@ -41,6 +41,12 @@ def ends(decision: str, earlier: str) -> bool:
         ("The importer waits 20 s, not 30 s.", "The importer sleeps for 30 m."),
         ("Decided: the cache entry is dropped after five minutes.", "The cache entry has a key of 16 bytes."),
         ("Le contrôle du 13 mars est annulé, chaque groupe présente.", "Le contrôle du 20 mars dure une heure."),
+        ("Decided: when the queue is full the oldest message is dropped.", "The oldest message carries the header."),
+        ("Decided: the oldest message is dropped, if the queue is full.", "The oldest message carries the header."),
+        ("Entschieden: wenn es regnet, ist die Tour gestrichen.", "Die Tour dauert vier Stunden."),
+        ("Decidido: si llueve, la ruta está cancelada.", "La ruta dura cuatro horas."),
+        ("The font is Inter, sans serif.", "The serif of the logo is 2 px high."),
+        ("The font is Noto Sans Mono.", "The mono build of the player has 2 MB."),
     ],
 )
 def test_a_word_or_a_figure_in_common_ends_nothing(decision: str, earlier: str) -> None:
@@ -73,6 +79,23 @@ def test_a_word_or_a_figure_in_common_ends_nothing(decision: str, earlier: str) 
 )
 def test_what_rests_on_the_thing_that_goes_is_history(decision: str, earlier: str) -> None:
     assert ends(decision, earlier)
+
+
+@pytest.mark.parametrize(
+    ("decision", "holds"),
+    [
+        ("The decision of 1 September is cancelled.", False),
+        ("La décision du 1 septembre a été annulée.", False),
+        ("La decisione del 1 settembre è stata annullata.", False),
+        ("Cancelled orders of 1 September are refunded.", True),
+        ("La commande annulée du 1 septembre est remboursée.", True),
+    ],
+)
+def test_what_is_said_of_cancelled_things_takes_no_decision_back(decision: str, holds: bool) -> None:
+    earlier = "The shop ships on Mondays."
+    said = [("decisions", earlier, FIRST), ("decisions", decision, FIRST + timedelta(days=9))]
+    bullets = {claim_key(text): (section, Bullet(claim_key(text), text, day, day, ())) for section, text, day in said}
+    assert (claim_key(earlier) not in superseded(bullets, ())) is holds  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("signs", ["a", "A", "move away from-", "- ", "`"])

@@ -17,6 +17,7 @@ from rivet_pipeline.wiki.names import (
     numbered_apart,
     slugify,
     tidy_title,
+    title_terms,
 )
 from rivet_pipeline.wiki.subjects import subject_of
 
@@ -207,6 +208,15 @@ def test_what_tells_a_thing_from_its_like_is_part_of_its_name(title: str, subjec
         ("DATEV-Export der Zeiterfassung", "DATEV-Export"),
         ("Corriger les doublons dans l'import des adhérents", "Doublons dans l'import"),
         ("La app de turnos no envía recordatorios", "app de turnos"),
+        # The "do" of a question is no Portuguese one, and an article with a capital or a name in capitals is none.
+        ("How do backups work on the NAS", "backups"),
+        ("How do restic backups work on the NAS", "restic backups"),
+        ("Why du shows more than zpool", "zpool"),
+        ("Relatório do mês para o cliente", "Relatório do mês"),
+        ("Series A funding", "Series"),
+        ("Hepatitis A vaccine", "Hepatitis"),
+        ("Route Las Palmas", "Route"),
+        ("DI container for the importer", "DI container"),
         # A Japanese title's subject is what its mark of a case stands behind.
         ("経費精算アプリの通知をメールからSlackに変更", "経費精算アプリの通知"),
     ],
@@ -228,6 +238,15 @@ def test_a_session_is_about_the_first_thing_that_its_title_names(title: str, sub
 )
 def test_one_common_word_of_a_sentence_is_no_subject(title: str, body: str) -> None:
     assert subject_of(title, body) is None
+
+
+def test_names_in_capitals_and_things_of_other_languages_carry_a_title() -> None:
+    assert title_terms("CA of heron") == ["ca", "heron"]
+    assert title_terms("ca of heron") == ["ca", "heron"]
+    assert title_terms("DI") == ["di"]
+    assert title_terms("Hay prices") == ["hay", "price"]
+    assert title_terms("Ça marche dans les tests") == ["marche", "test"]
+    assert title_terms("Doublons di Redis") == ["doublon", "redis"]
 
 
 def test_a_common_word_before_a_colon_and_a_name_are_subjects() -> None:

@@ -40,6 +40,25 @@ def claims(title: str, *said: str) -> list[str]:
         ("La grille des exposés compte 20 points.", "assistant"),
         ("Il piatto in ceramica costa 240 euro.", "assistant"),
         ("As tabelas são copiadas em três minutos.", "assistant"),
+        # The first words are what it speaks of, and nothing that an agent has done.
+        ("Removed files are kept 30 days.", "assistant"),
+        ("Installed packages of the box need 4 GB.", "assistant"),
+        ("Logging of the importer goes to Loki now, and no longer to files.", "assistant"),
+        ("Logging moves to Loki now, decided.", "assistant"),
+        ("Monitoring uses Loki now.", "assistant"),
+        ("Testing covers the importer now.", "assistant"),
+        ("Added sugar makes the sourdough sticky.", "user"),
+        # A table and a host.
+        ("The user table has 4 million rows.", "assistant"),
+        ("The user has no password in the database of the shop.", "assistant"),
+        ("Logs go to loki.example.eu over TLS.", "assistant"),
+        ("The cluster of TU Berlin has 40 nodes.", "assistant"),
+        # Prose about a path and options.
+        ("/health returns 200 when the database answers.", "assistant"),
+        ("/var/lib/restic holds 40 GB of snapshots.", "assistant"),
+        ("The importer takes --dry-run and --limit.", "assistant"),
+        ("With --dry-run the importer prints what --limit leaves out.", "assistant"),
+        ("The nightly report runs every day at 06:30.", "assistant"),
     ],
 )
 def test_a_whole_sentence_stands(text: str, voice: str) -> None:
@@ -69,8 +88,17 @@ def test_a_whole_sentence_stands(text: str, voice: str) -> None:
         ("/run pytest tests/scrape/test_scrape.py", "user"),
         ("/usr/bin/aider test_coder.py takes the arguments of the run", "assistant"),
         ("python code: `Scraper`, `scrape`", "assistant"),
+        ("restic backup --tag nightly --exclude cache", "assistant"),
+        ("/compact the last three days", "user"),
+        # What is said of each of many holds on its day only.
+        ("The importer has 40 open tickets today, one for each host.", "assistant"),
+        ("Every host had two restarts since yesterday.", "assistant"),
+        ("The user wants a limit of 12 N for the gripper.", "assistant"),
+        ("The user has asked for a limit of 12 N.", "assistant"),
         # What an agent does now, did, or is going to do.
         ("Locating the save command now, read-only.", "assistant"),
+        ("Checking whether the cache of the importer is warm now.", "assistant"),
+        ("Changed the limit of the gripper, which is 12 N.", "assistant"),
         ("Implemented the shadow collision by casting rays.", "assistant"),
         ("We'll create a new test for the scraper.", "assistant"),
         ("Runs the command to commit the changes.", "assistant"),
@@ -159,6 +187,15 @@ def test_an_order_is_for_ever_where_its_introduction_says_so() -> None:
     assert standing("Remember for next time: ask before you prune volumes.") == ["Ask before you prune volumes."]
 
 
+def test_a_person_who_begins_with_a_doing_wants_something() -> None:
+    wish = "Logging goes to Loki from now on for all services."
+    assert standing(wish) == [wish]
+    wish = "Removed pages are never deleted from now on."
+    assert standing(wish) == [wish]
+    decided = "Logging moves to Loki now, decided."
+    assert claims("Logging", f"user: {decided}") == [decided]
+
+
 def test_what_is_preferred_from_now_on_is_preferred_everywhere() -> None:
     wish = "From now on I prefer metric units in all the charts."
     assert standing(wish) == [wish]
@@ -187,7 +224,16 @@ def test_what_is_refuted_is_left_out_and_what_is_agreed_to_is_a_decision() -> No
     assert told == ["I propose a watchdog window of 200 ms for the gripper driver. Agreed: \u201cAgreed.\u201d"]
 
 
-@pytest.mark.parametrize("answer", ["Yes, but show me the figures before.", "Not yet.", "Why 200?"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Yes, but show me the figures before.",
+        "Not yet.",
+        "Why 200?",
+        "Sì, prima di tutto le misure.",
+        "Yes, just not in the driver of the gripper that is in use.",
+    ],
+)
 def test_a_reservation_is_no_agreement(answer: str) -> None:
     proposal = "assistant: I propose a watchdog window of 200 ms for the gripper driver."
     assert claims("Gripper driver", "user: What now?", proposal, f"user: {answer}") == []
@@ -252,6 +298,9 @@ PROPOSAL = "assistant: I propose a watchdog window of 200 ms for the gripper dri
         "Sounds good!",
         "Vale, adelante.",
         "Ok",
+        "Ja, prima.",
+        "Yes, the non-blocking one.",
+        "Yes, just go ahead and put it into the driver of the gripper.",
     ],
 )
 def test_words_of_consent_are_an_agreement(answer: str) -> None:
@@ -366,3 +415,8 @@ def test_a_new_page_says_something_of_its_subject() -> None:
 def test_a_name_is_kept_whole() -> None:
     assert names_in(["We take Callaway-Sant'Anna here."]) == ("Callaway-Sant'Anna",)
     assert names_in(["The kids use AdGuard Home on heron."]) == ("AdGuard Home", "AdGuard")
+
+
+def test_names_in_capitals_make_no_sentence_german() -> None:
+    assert names_in(["The MIT licence of the box from Red Hat is fine."]) == ("Red Hat",)
+    assert names_in(["Die Regentonnen von Herrn Weber sind leer."]) == ()

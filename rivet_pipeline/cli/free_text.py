@@ -25,8 +25,8 @@ class FreeTextCommand(TyperCommand):
 def words_last(args: Sequence[str], takes_value: Mapping[str, bool]) -> list[str]:
     """The arguments with those last, behind `--`, that begin with a dash and can be no option, for they hold a space.
 
-    `takes_value` has every option by name, and whether its value is the next argument. What is one word is left alone:
-    it may be an option mistyped.
+    `takes_value` has every option by name, and whether it has a value, which is the next argument or stands in the same
+    one (`--agent=a b`, `-n 5`). What is one word is left alone: it may be an option mistyped.
     """
     options: list[str] = []
     words: list[str] = []
@@ -34,10 +34,15 @@ def words_last(args: Sequence[str], takes_value: Mapping[str, bool]) -> list[str
     for place, one in enumerate(args):
         if one == "--" and not is_value:
             return [*options, "--", *words, *args[place + 1 :]]
-        name = one.split(maxsplit=1)[0].split("=", 1)[0] if one.strip() else ""
-        if not is_value and one.startswith("-") and len(one.split()) > 1 and name not in takes_value:
+        if not is_value and one.startswith("-") and len(one.split()) > 1 and not _has_value(one, takes_value):
             words.append(one)
             continue
         options.append(one)
         is_value = not is_value and takes_value.get(one, False)
     return [*options, "--", *words] if words else options
+
+
+def _has_value(one: str, takes_value: Mapping[str, bool]) -> bool:
+    """Whether an argument that holds a space is an option with its value."""
+    name, equals, _ = one.split(maxsplit=1)[0].partition("=")
+    return takes_value.get(name, False) and bool(equals or not name.startswith("--"))

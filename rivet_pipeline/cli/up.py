@@ -236,7 +236,7 @@ def _start_programs(
     def program(name: str, *arguments: str) -> Program:
         return Program(name, [sys.executable, "-m", *arguments], home.logs / f"{name}.log", environment)
 
-    supervisor.start(program("api", "rivet_pipeline.cli.main", "serve"))
+    supervisor.start(program("api", "rivet_pipeline.cli.main", "serve", "--no-watch"))
     if follow:
         supervisor.start(program("watch", "rivet_pipeline.cli.main", "watch"))
     supervisor.start(
@@ -355,7 +355,7 @@ class _Watch:
     def _tend_server(self, server: EmbeddedServer) -> None:
         try:
             # A program of ours that was started again may have been quicker than we.
-            if server.start() or self.server_failures:
+            if server.start(anew=False) or self.server_failures:
                 self.console.print(f"Postgres had ended and was started again; its log is {server.log}.")
             self.server_failures = 0
         except StoreUnavailableError:

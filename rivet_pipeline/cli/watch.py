@@ -68,7 +68,7 @@ def watch_command(
 def _connect(settings: Settings, url: str) -> Connection:
     if settings.pg_url is None:
         # Whoever had started the server may have stopped it since.
-        embedded_server(settings).start()
+        embedded_server(settings).start(anew=False)
     return connect(url, application_name="rivet watch")
 
 

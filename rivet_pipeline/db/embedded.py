@@ -99,13 +99,16 @@ class EmbeddedServer:
         )
         return asked.returncode == 0
 
-    def start(self) -> bool:
+    def start(self, *, anew: bool = True) -> bool:
         """Starts the server unless it runs, making its data folder the first time.
 
-        Returns whether this call started it. Raises `StoreUnavailableError` with the last line of the server's log.
+        Returns whether this call started it. Raises `StoreUnavailableError` with the last line of the server's log, and
+        without `anew` when there is no data: what is moved or restored meanwhile must not find an empty store there.
         """
         if self.is_running():
             return False
+        if not anew and not self._has_data():
+            raise StoreUnavailableError(f"{self.data} holds no Postgres data any more; put it back and start again.")
         self._prepare_folders()
         with (self.data.parent / "postgres.lock").open("a") as lock:
             # One starter at a time; the others find the server running.
@@ -114,10 +117,13 @@ class EmbeddedServer:
                 return False
             for leftover in self.data.parent.glob(f"{self.data.name}.new-*"):
                 shutil.rmtree(leftover, ignore_errors=True)
-            if not (self.data / "PG_VERSION").exists():
+            if not self._has_data():
                 self._init()
             self._launch()
         return True
+
+    def _has_data(self) -> bool:
+        return (self.data / "PG_VERSION").exists()
 
     def _launch(self) -> None:
         settings = {**_SERVER_SETTINGS, **memory_settings(_physical_memory()), **self.settings}

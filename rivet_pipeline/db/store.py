@@ -58,15 +58,15 @@ def dagster_url(settings: Settings) -> str:
 
 
 @contextmanager
-def open_store(settings: Settings) -> Iterator[str]:
+def open_store(settings: Settings, *, anew: bool = True) -> Iterator[str]:
     """The migrated store's address, for the length of the block.
 
     An embedded server that is not running is started, and stopped at the end again unless somebody else has come to use
-    it; one that runs is left alone.
+    it; one that runs is left alone. `anew`: its data may be made, if there is none.
     Raises `StoreUnavailableError` with the action when the store can not be had.
     """
     server = embedded_server(settings) if settings.pg_url is None else None
-    started = server.start() if server is not None else False
+    started = server.start(anew=anew) if server is not None else False
     try:
         prepare(settings)
         yield store_url(settings)
@@ -79,6 +79,7 @@ def open_store(settings: Settings) -> Iterator[str]:
 def kept_running(settings: Settings) -> Iterator[None]:
     """Starts the embedded server again whenever it has ended during the block, for a program that stays up.
 
+    Only over the data that is there: an empty store is never made.
     Does nothing with a server of RIVETOS_PG_URL, which others look after. A server that was started again is stopped at
     the end unless somebody else uses it.
     """
@@ -102,9 +103,14 @@ def _keep_running(server: EmbeddedServer, stop: threading.Event, revived: thread
     told = False
     while not stop.wait(_LOOK_SECONDS):
         try:
-            if server.start():
+            if not server.is_running():
+                # Before it is so: the block may end while the server still starts.
                 revived.set()
-                _log.warning("Postgres had ended and was started again; its log is %s", server.log)
+                if server.start(anew=False):
+                    _log.warning("Postgres had ended and was started again; its log is %s", server.log)
+                else:
+                    # By somebody else, whose it is.
+                    revived.clear()
             told = False
         except Exception as error:
             # Right after a kill the old server's memory is still held; the next try may do. Whatever it is, this

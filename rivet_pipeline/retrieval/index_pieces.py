@@ -135,6 +135,15 @@ def join_pieces(connection: Connection, source: Source, ids: list[int]) -> None:
     connection.execute("DELETE FROM ros_index_pieces WHERE id = ANY (%s)", [ids])
 
 
+def outlived(connection: Connection, source: Source) -> list[int]:
+    """The large pieces of which most rows stand in newer ones. Small ones are joined with others in time."""
+    large = {piece.id for piece in list_pieces(connection, source) if not piece.is_small}
+    if not large:
+        return []
+    alive = _alive({piece: documents.seq for piece, documents in _read_documents(connection, source).items()})
+    return [piece for piece, those in alive.items() if piece in large and 2 * np.count_nonzero(those) < len(those)]
+
+
 def pieces_of(connection: Connection, source: Source, seqs: Array) -> list[int]:
     """The pieces that hold a row of the given sequence numbers, in force or not."""
     every = _read_documents(connection, source)

@@ -17,7 +17,9 @@ from psycopg import sql
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.postings import (
+    ARABIC_POINTS,
     EMPTY,
+    HEBREW_POINTS,
     MOST_DOCUMENTS,
     NO_ROLE,
     ROLES,
@@ -38,16 +40,9 @@ _LAST_SECOND = 2**32 - 1
 #: How many rows are fetched at a time: one may be a megabyte.
 _FETCH = 200
 
-
-#: How many rows are looked through at a time for those that `read_marked` wants.
-_FETCH_MARKED = 2_000
-
-#: What a row holds of which pieces of form 0 know too little: scripts without spaces, Hebrew and Arabic with marks, and
-#: signs that become such ones (presentation forms).
-_MARKED = (
-    UNSPACED + "\u0591-\u05c7\u0610-\u061a\u0622-\u0626\u0640\u064b-\u065f\u0670\u06c0-\u06d3\u06d6-\u06ed"
-    "\ufb1d-\ufdff\ufe70-\ufefc"
-)
+#: What a row holds of which pieces of form 0 know too little: scripts without spaces, Hebrew and Arabic with marks,
+#: letters that are made of one with a mark, and signs that become such ones (presentation forms).
+_MARKED = f"{UNSPACED}{HEBREW_POINTS}{ARABIC_POINTS}\u0622-\u0626\u06c0\u06c2\u06d3\ufb1d-\ufdff\ufe70-\ufefc"
 
 
 @cache
@@ -85,8 +80,8 @@ def read_marked(connection: Connection, source: Source, seqs: list[int]) -> Iter
             f" OR octet_length({alias}.tool_result) > length({alias}.tool_result) AND {alias}.tool_result ~ %(marked)s"
         )
     text = _read_statement(source, f"{alias}.seq = ANY (%(seqs)s) AND ({wide})")
-    for start in range(0, len(seqs), _FETCH_MARKED):
-        values = {"seqs": seqs[start : start + _FETCH_MARKED], "stub": STUB_CHARACTERS, "marked": f"[{_MARKED}]"}
+    for start in range(0, len(seqs), _FETCH):
+        values = {"seqs": seqs[start : start + _FETCH], "stub": STUB_CHARACTERS, "marked": f"[{_MARKED}]"}
         yield from connection.execute(text, values, binary=True).fetchall()
 
 

@@ -55,9 +55,9 @@ _VERBATIM_ROUNDS = 10
 #: of a message, and half as many again and again of one with too many words).
 _LONGEST_RESULT, _LONGEST = 60_000, 200_000
 
-#: How many such texts are looked at for the text of a literal query, and how many bytes of them: about a tenth of a
-#: second.
-_MOST_LONG, _LONG_BYTES = 2_000, 8_000_000
+#: How many bytes of such texts are looked at for the text of a literal query, about a tenth of a second, and how many
+#: messages are asked at a time whether they are so long.
+_LONG_BYTES, _LONG_ROWS = 8_000_000, 2_000
 
 
 class TextContext(NamedTuple):
@@ -411,22 +411,32 @@ class TextSearch:
         newest = newest[np.argsort(-times[newest].astype(np.int64), kind="stable")]
         if not len(newest):
             return _Found(_NONE, _NONE)
-        row = self._connection.execute(
-            _long_statement(),
-            filter_values(self._request)
-            | {
-                "messages": number_array(keys[newest[:_MOST_LONG]].tolist()),
-                "longest": _LONGEST,
-                "longest_result": _LONGEST_RESULT,
-                "bytes": _LONG_BYTES,
-                "text": self._request.query.lower(),
-            },
-        ).fetchone()
-        assert row is not None  # an aggregate
-        held = np.array(row["seqs"], dtype=np.int64)
-        if not (found_before or len(held)) and (row["unread"] or len(newest) > _MOST_LONG):
+        seqs: list[int] = []
+        read, left, is_cut = 0, _LONG_BYTES, False
+        for start in range(0, len(newest), _LONG_ROWS):
+            # Most of them are indexed to their end: only the store knows whose text of a tool is so long.
+            if is_cut := left <= 0:
+                break
+            row = self._connection.execute(
+                _long_statement(),
+                filter_values(self._request)
+                | {
+                    "messages": number_array(keys[newest[start : start + _LONG_ROWS]].tolist()),
+                    "longest": _LONGEST,
+                    "longest_result": _LONGEST_RESULT,
+                    "bytes": left,
+                    "text": self._request.query.lower(),
+                },
+            ).fetchone()
+            assert row is not None  # an aggregate
+            seqs += row["seqs"]
+            read, left = read + row["read"], left - row["bytes"]
+            if is_cut := row["unread"] > 0:
+                break
+        held = np.array(seqs, dtype=np.int64)
+        if is_cut and not (found_before or len(held)):
             self.partial = (
-                f"of the texts that are longer than what is indexed of them the newest {row['read']:,} were read to "
+                f"of the texts that are longer than what is indexed of them the newest {read:,} were read to "
                 "their end and no older ones; mode trigram reads further"
             )
         return _Found(held, self._scores[self._field.places(held)])

@@ -30,6 +30,7 @@ from rivet_pipeline.retrieval.index_pieces import (
     join_pieces,
     list_pieces,
     older_piece,
+    outlived,
     pieces_of,
     raise_form,
     write_built,
@@ -133,6 +134,8 @@ def refresh_lexicon(connection: Connection, *, rebuild: bool = False) -> Lexicon
     changed = sum(_renew_rows(connection, source) for source in _SOURCES)
     changed += sum(_renew_forms(connection, source) for source in _SOURCES)
     for source in _SOURCES:
+        if changed:
+            _rewrite_outlived(connection, source)
         _join(connection, source)
     if changed or rebuild or any(added.values()):
         connection.execute("UPDATE ros_corpus SET refreshed_at = now()")
@@ -282,6 +285,16 @@ def _renew_forms(connection: Connection, source: Source) -> int:
                     builder = PieceBuilder()
             write_built(connection, source, builder)
             raise_form(connection, piece)
+
+
+def _rewrite_outlived(connection: Connection, source: Source) -> None:
+    """Frees large pieces, which no joining reaches, of rows that stand in newer ones, where these are the most."""
+    while True:
+        with _locked(connection):
+            dead = outlived(connection, source)
+            if not dead:
+                return
+            join_pieces(connection, source, dead[:1])
 
 
 def _join(connection: Connection, source: Source) -> None:

@@ -73,6 +73,9 @@ def _is_plain(base: str) -> bool:
 def literal_pattern(text: str) -> str:
     """The expression, for `~*`. `text` is at most `LONGEST_FOLDED` characters and holds no NUL."""
     text = unicodedata.normalize("NFC", text)
+    if not any(one.isalnum() and one != _STROKE for one in text):
+        # Marks without any letter are what is looked for; with or without them would be every text.
+        return "".join(one if _is_mark(one) else _one(one) for one in text)
     parts: list[str] = []
     place = 0
     while place < len(text):
@@ -116,7 +119,7 @@ def _run(run: str) -> str:
 def _one(character: str) -> str:
     if character in _SINGLE:
         return f"(?:{_run(_SINGLE[character])}|{character})"
-    if unicodedata.combining(character) or character == _STROKE:
+    if _is_mark(character):
         # A mark that has no letter of its own to join: with or without it.
         return f"{character}?"
     base = _base(character)
@@ -129,6 +132,10 @@ def _one(character: str) -> str:
     if apart != character:
         return f"(?:{character}|{apart}){points}"
     return f"\\{character}" if character.isascii() and not character.isalnum() else character + points
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.combining(character) > 0 or character == _STROKE
 
 
 def _is_made_of_letters(character: str) -> bool:

@@ -35,6 +35,9 @@ _DENSE = 1 / 3
 #: A piece carries it behind its columns, as so many bytes, where no reader of them looks.
 FORM = 1
 
+#: The longest word that Postgres takes into a tsvector, in bytes; `ros_lexicon` can hold no much longer one.
+LONGEST_WORD = 2_046
+
 #: The characters that `ros_split` makes words of their own (migration 0001).
 CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
 
@@ -98,13 +101,14 @@ def cjk_pairs(folded: str) -> Counter[bytes]:
 def bare_words(folded: str) -> Counter[bytes]:
     """The Hebrew and Arabic words of a text that carry marks, without them, and how often each stands there.
 
-    A lexeme keeps its marks. Such a word is a term as well, the one that it would be if it had been written without.
+    A lexeme keeps its marks. Such a word is a term as well, the one that it would be if it had been written without;
+    one that is longer than any lexeme is none.
     """
     found: Counter[bytes] = Counter()
     for run in _POINTED_RUN.findall(folded):
         bare = _POINTS.sub("", unicodedata.normalize("NFD", run))
-        if bare and bare != run:
-            found[bare.encode()] += 1
+        if bare != run and 0 < len(term := bare.encode()) <= LONGEST_WORD:
+            found[term] += 1
     return found
 
 

@@ -19,6 +19,7 @@ from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
 from rivet_pipeline.retrieval.features import SemanticSide
 from rivet_pipeline.retrieval.filters import number_array, resolve_tag, statement, tune_session
+from rivet_pipeline.retrieval.postings import LONGEST_WORD
 from rivet_pipeline.retrieval.query_dates import Period, named_periods
 from rivet_pipeline.retrieval.quoting import one_line
 from rivet_pipeline.retrieval.ranking import Scored, rank
@@ -37,9 +38,8 @@ _EF_SEARCH = 100
 _WANTED = {"trigram": "this text or one that is spelled like it", "regex": "anything that fits the expression"}
 _READING = frozenset(_WANTED)
 
-#: How much of a query is looked for, in characters, and the longest word of an index, in bytes (`ros_query_terms`,
-#: `to_tsvector`).
-_MOST_CHARACTERS, _LONGEST_WORD = 8_000, 2_046
+#: How much of a query is looked for, in characters (`ros_query_terms`).
+_MOST_CHARACTERS = 8_000
 
 #: Below this cosine similarity a row that meaning alone brings is not a hit of mode hybrid: what WordLlama says of any
 #: two texts. Well below the least that a judged question of `rivet eval demo` needs.
@@ -295,8 +295,8 @@ def _why_no_words(query: str) -> str:
             f"the query is too long: it is cut at {_MOST_CHARACTERS:,} of its {len(query):,} characters, and "
             "these hold no word that can be looked for"
         )
-    if any(len(word.encode()) > _LONGEST_WORD for word in query.split()):
-        return f"a word of more than {_LONGEST_WORD:,} bytes is in no index; mode trigram looks for the text as it is"
+    if any(len(word.encode()) > LONGEST_WORD for word in query.split()):
+        return f"a word of more than {LONGEST_WORD:,} bytes is in no index; mode trigram looks for the text as it is"
     return "the query holds only words that are too common to search for, or signs; mode trigram looks for these"
 
 

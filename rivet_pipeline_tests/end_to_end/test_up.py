@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from rivet_pipeline.db.embedded import EmbeddedServer
@@ -191,6 +192,8 @@ def test_a_killed_postgres_and_a_killed_api_are_started_again(up: Up) -> None:
     server = EmbeddedServer(up.home / "postgres")
     os.kill(int((server.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
     api = next(entry for entry in json.loads((up.home / "run" / "programs.json").read_text()) if entry["name"] == "api")
+    # Only one looks after Postgres, and says so.
+    assert "--no-watch" in psutil.Process(api["pid"]).cmdline()
     os.kill(api["pid"], signal.SIGKILL)
     # After a crash Postgres first brings its whole data folder to the disk, which takes its time on a busy one.
     until(lambda: "Postgres had ended" in up.output and "api had ended" in up.output, 180)

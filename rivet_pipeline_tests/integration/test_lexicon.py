@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 
@@ -41,6 +42,13 @@ def test_numbers_and_hashes_of_one_row_are_found_and_not_counted(connection: Con
     refresh_lexicon(connection)
     assert (_df(connection, "heron"), _df(connection, "0xdeadbeef"), _df(connection, "4711")) == (1, 0, 2)
     assert [hit.id for hit in find(connection, "0xdeadbeef").hits] == [once]
+
+
+def test_a_run_of_letters_without_an_end_is_left_out(connection: Connection) -> None:
+    letters = random.Random(3).choices("ابتثجحخدذرزسشصضطظعغفقكلمنهوي", k=6_000)
+    add_message(connection, "".join(letters) + "أ egret")
+    assert refresh_lexicon(connection).behind == 0
+    assert _df(connection, "egret") == 1
 
 
 def test_a_rebuild_counts_what_was_filled_later(connection: Connection) -> None:

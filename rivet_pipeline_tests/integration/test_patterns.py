@@ -242,10 +242,15 @@ def test_a_literal_query_finds_its_text_beyond_what_is_indexed(
         tool_result=filling * 2 + "at lib/Quokka/main.rs:77",
         age_days=2,
     )
-    # Distinct words fill a tsvector before its characters are used up.
-    distinct = add_message(
-        connection, " ".join(f"{number:032x}" for number in range(5_700)) + " lib/Quokka/main.rs:77", age_days=4
-    )
+    # Distinct words fill a tsvector before its characters are used up, and the half of them is indexed.
+    deseret = str.maketrans("0123456789abcdef", "".join(chr(0x10428 + digit) for digit in range(16)))
+    words = " ".join(f"{number:012x}-{number + 9_000:012x}" for number in range(6_500)).translate(deseret)
+    distinct = add_message(connection, words + " lib/Quokka/main.rs:77", age_days=4)
+    assert len(words) < 200_000 < len(words.encode())
+    row = connection.execute(
+        "SELECT content_tsv @@ 'quokka' AS held FROM ros_messages WHERE id = %s", [distinct]
+    ).fetchone()
+    assert row == {"held": False}
     others = [
         add_message(connection, f"main.rs of lib, Quokka {number} 77", age_days=number / 10) for number in range(9)
     ]
@@ -268,6 +273,27 @@ def test_a_literal_query_finds_its_text_beyond_what_is_indexed(
     assert response.partial is not None
     assert "the newest 1 were read to their end" in response.partial
     assert set(ids(find(connection, "lib/quokka/main.rs:77").hits)) >= set(others)
+
+
+def test_messages_that_are_indexed_to_their_end_hide_no_longer_one(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filling = "lorem ipsum dolor " * 4_000
+    texts = ["see lib/Quokka/main.rs:77 there", "see lib/Quokka/main.rs:79 there"]
+    longer, oldest = [add_message(connection, filling * 3 + text, age_days=9 + n) for n, text in enumerate(texts)]
+    for number in range(5):
+        add_message(connection, filling, age_days=number)
+    refresh_lexicon(connection)
+    monkeypatch.setattr(lexical, "_LONG_ROWS", 2)
+    for query, wanted in (("lib/quokka/main.rs:77", longer), ("lib/quokka/main.rs:79", oldest)):
+        response = find(connection, query, mode="fts")
+        assert ids(response.hits)[:1] == [wanted]
+        assert response.partial is None
+    # The bytes that are read are those of all together.
+    monkeypatch.setattr(lexical, "_LONG_BYTES", 3 * len(filling))
+    response = find(connection, "lib/quokka/main.rs:79", mode="fts")
+    assert response.hits == []
+    assert "the newest 1 were read to their end" in str(response.partial)
 
 
 def test_a_short_list_of_mode_vector_is_the_beginning_of_a_long_one(connection: Connection) -> None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -17,7 +17,11 @@ from uuid import uuid4
 import psycopg
 import pytest
 from pydantic import SecretStr
+from rich.console import Console
 
+from rivet_pipeline.api.mcp.stdio import LazyResources
+from rivet_pipeline.cli import serve, up, watch
+from rivet_pipeline.cli.processes import MAX_RESTARTS, Supervisor
 from rivet_pipeline.db import store
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import connect
@@ -176,15 +180,90 @@ def test_a_server_that_is_killed_comes_back_for_a_program_that_stays_up(
         os.kill(int((server.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
         deadline = time.monotonic() + 60
         while True:
+            assert time.monotonic() < deadline
             try:
                 with connect(url) as connection:
                     connection.execute("SELECT count(*) FROM ros_conversations")
                     if "was started again" in caplog.text:
                         break
             except (StoreUnavailableError, psycopg.OperationalError):
-                assert time.monotonic() < deadline
+                pass
             time.sleep(0.1)
     assert not server.is_running()
+
+
+def test_where_the_data_was_moved_away_no_empty_store_is_made(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store, "_LOOK_SECONDS", 0.1)
+    server, away = embedded_server(settings), settings.home / "away"
+    assistant = LazyResources(settings)
+    with assistant().connection() as connection:
+        connection.execute("INSERT INTO ros_conversations (session_key, agent, day) VALUES ('k', 'a', '2026-01-01')")
+    server.stop()
+    server.data.rename(away)
+    with kept_running(settings):
+        _until(lambda: "holds no Postgres data any more" in caplog.text)
+        with pytest.raises(StoreUnavailableError, match="no Postgres data"):
+            assistant()
+        with pytest.raises(StoreUnavailableError, match="no Postgres data"):
+            watch._connect(settings, store_url(settings))
+        tended = up._Watch(settings, Supervisor(settings.home / "programs.json"), Console())
+        for _ in range(MAX_RESTARTS):
+            tended.tend()
+        with pytest.raises(StoreUnavailableError, match="no Postgres data"):
+            tended.tend()
+        assert not server.data.exists()
+        away.rename(server.data)
+        _until(lambda: "was started again" in caplog.text)
+        with connect(store_url(settings)) as connection:
+            assert connection.execute("SELECT count(*) AS n FROM ros_conversations").fetchone() == {"n": 1}
+    assistant.close()
+    assert not server.is_running()
+
+
+def test_a_program_that_ends_while_the_server_starts_again_leaves_none_behind(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(store, "_PATIENCE", 1)
+    server, ended = embedded_server(settings), threading.Event()
+    assert server.start()
+    start = EmbeddedServer.start
+
+    def slowly(self: EmbeddedServer, *, anew: bool = True) -> bool:
+        started = start(self, anew=anew)
+        ended.wait(60)
+        return started
+
+    monkeypatch.setattr(EmbeddedServer, "start", slowly)
+    with kept_running(settings):
+        server.stop()
+        _until(server.is_running)
+    ended.set()
+    assert not server.is_running()
+
+
+def test_only_a_serve_of_its_own_looks_after_the_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr(serve, "get_settings", lambda: settings)
+    monkeypatch.setattr(
+        serve, "serve", lambda *_: seen.append("postgres" in {thread.name for thread in threading.enumerate()})
+    )
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        serve.serve_command()
+        serve.serve_command(watch=False)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == [True, False]
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_server_of_somebody_elses_is_theirs_to_keep(database_url: str) -> None:

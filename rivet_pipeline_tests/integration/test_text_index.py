@@ -6,7 +6,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import psycopg
@@ -568,6 +569,40 @@ def test_pieces_of_an_older_form_are_brought_up_to_date(
         refresh_lexicon(connection)
     assert not is_due(connection)
     assert set(ids(find(connection, "ชาวโลก", mode="fts").hits)) == {rows[1], changed}
+
+
+def test_a_large_piece_whose_rows_are_renewed_goes(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Persian letters with a hamza of their own, and one without any mark.
+    texts = ["خانۀ ما", "شُکر", "این خانه", "کتابِ او"]
+    rows = [add_message(connection, text) for text in texts]
+    monkeypatch.setattr(index_pieces, "MOST_DOCUMENTS", 6)
+    with monkeypatch.context() as older:
+        older.setattr(index_rows, "further_terms", lambda folded: Counter())
+        older.setattr(index_pieces, "FORM", 0)
+        refresh_lexicon(connection)
+    assert refresh_lexicon(connection).changed == 3
+    held = connection.execute("SELECT documents FROM ros_index_pieces ORDER BY documents").fetchall()
+    assert [row["documents"] for row in held] == [1, 3]
+    assert not is_due(connection)
+    for query, row in (("خانه", rows[2]), ("شکر", rows[1]), ("کتاب", rows[3])):
+        assert row in ids(find(connection, query, mode="fts").hits)
+    # So does one whose rows have got another text.
+    connection.execute("UPDATE ros_messages SET tool_result = 'egret'")
+    refresh_lexicon(connection)
+    held = connection.execute("SELECT documents FROM ros_index_pieces").fetchall()
+    assert [row["documents"] for row in held] == [1, 4]
+
+
+def test_rows_that_may_be_large_are_fetched_a_few_at_a_time() -> None:
+    asked: list[int] = []
+
+    class Spy:
+        def execute(self, text: bytes, values: dict[str, Any], *, binary: bool) -> SimpleNamespace:
+            asked.append(len(values["seqs"]))
+            return SimpleNamespace(fetchall=list)
+
+    assert list(index_rows.read_marked(cast("Connection", Spy()), "message", list(range(500)))) == []
+    assert asked == [200, 200, 100]
 
 
 def test_a_word_with_and_without_marks_is_one_posting_of_its_row(connection: Connection) -> None:

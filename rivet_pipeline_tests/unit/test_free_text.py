@@ -16,6 +16,10 @@ OPTIONS = {"--limit": True, "-n": True, "--agent": True, "--json": False, "--no-
         (["- fix the tests", "--json"], ["--json", "--", "- fix the tests"]),
         (["--json", "--force is bad?", "-n", "3"], ["--json", "-n", "3", "--", "--force is bad?"]),
         (["-1 of them\n- and a list", "--json"], ["--json", "--", "-1 of them\n- and a list"]),
+        # Words that begin like an option.
+        (["--json is broken, fix it", "--json"], ["--json", "--", "--json is broken, fix it"]),
+        (["--limit 5 is not enough"], ["--", "--limit 5 is not enough"]),
+        (["--json=yes is refused", "-h is no help"], ["--", "--json=yes is refused", "-h is no help"]),
         # Values, in each of the ways to write one.
         (["redis", "--agent", "-a b"], ["redis", "--agent", "-a b"]),
         (["redis", "--agent=-a b"], ["redis", "--agent=-a b"]),

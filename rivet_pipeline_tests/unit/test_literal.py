@@ -78,6 +78,12 @@ def test_another_text_does_not_fit(text: str, other: str) -> None:
     assert not fits(text, other)
 
 
+@pytest.mark.parametrize("text", ["\u0640", "\u0640\u0640", "\u0301", "\u064e\u0640", "\u0640 \u0640", "-\u0640"])
+def test_marks_without_a_letter_are_not_in_every_text(text: str) -> None:
+    assert fits(text, text)
+    assert not re.search(literal_pattern(text), "an ordinary - text", re.IGNORECASE)
+
+
 def test_every_sign_fits_itself_and_no_other() -> None:
     signs = [chr(code) for code in range(0x20, 0x250) if not unicodedata.category(chr(code)).startswith("C")]
     for sign in signs:

@@ -122,3 +122,8 @@ def test_words_with_marks_are_terms_without_them_too() -> None:
     assert bare_words(text) == {word.encode(): 1 for word in ("שלום", "الكتاب", "احمد", "کتاب")}
     # Where every mark counts, and where the analyser takes them off itself.
     assert not bare_words("नमस्ते café вы́пить ไม้ שלום الكتاب \u05b8")
+
+
+def test_a_word_longer_than_any_lexeme_is_no_term() -> None:
+    assert set(bare_words("أ" + "ب" * 1_022)) == {("\u0627" + "ب" * 1_022).encode()}
+    assert not bare_words("أ" + "ب" * 1_023)

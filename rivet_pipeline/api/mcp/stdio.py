@@ -57,6 +57,7 @@ class LazyResources:
         self._lock = threading.Lock()
         self._stack = ExitStack()
         self._opened: Resources | None = None
+        self._was_open = False
 
     def __call__(self) -> Resources:
         """The open resources. Raises `RivetError` when the store can not be had."""
@@ -68,9 +69,10 @@ class LazyResources:
                 self._close()
             if self._opened is None:
                 with ExitStack() as stack:
-                    url = stack.enter_context(open_store(self._settings))
+                    url = stack.enter_context(open_store(self._settings, anew=not self._was_open))
                     self._opened = stack.enter_context(open_resources(self._settings, url))
                     self._stack = stack.pop_all()
+                    self._was_open = True
             return self._opened
 
     def _answers(self, resources: Resources) -> bool:

@@ -26,9 +26,9 @@ from rivet_pipeline.cli.tag_options import (
     tag_store,
 )
 from rivet_pipeline.errors import ConflictError, InvalidInputError
-from rivet_pipeline.tags.literals import Literal, read_literal
+from rivet_pipeline.tags.literals import Literal, read_literal, read_pair
 from rivet_pipeline.tags.types import Status
-from rivet_pipeline.tags.vocabulary import Entry, decide_values, find_pair, list_values, merge_values, upsert_value
+from rivet_pipeline.tags.vocabulary import Entry, decide_values, list_values, merge_values, upsert_value
 
 
 class ValueState(StrEnum):
@@ -117,7 +117,7 @@ def merge_command(
     """
     with tag_store() as connection:
         literal = read_literal(tag)
-        target = find_pair(connection, literal.key, into, field="into")
+        target = read_pair(literal.key, into, field="into")
         merged = merge_values(connection, literal.key, literal.value, target.value, by=name_of(by))
     if as_json:
         print_json(merged)

@@ -163,7 +163,10 @@ class _Text:
         begins = tuple(_words(title)) if len(title) <= _QUOTED else tuple(_words(title[:_QUOTED]))[:-1]
         if not begins:
             return self
-        return replace(self, statements=tuple(line for line in self.statements if line.words[: len(begins)] != begins))
+        for place, line in enumerate(self.statements):
+            if line.words[: len(begins)] == begins:
+                return replace(self, statements=self.statements[:place] + self.statements[place + 1 :])
+        return self
 
     def titled(self, triggers: Sequence[_Trigger]) -> bool:
         """Whether one of them stands in the title."""

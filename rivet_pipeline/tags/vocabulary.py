@@ -55,8 +55,9 @@ def list_values(
 def find_pair(connection: Connection, key: str, value: str, *, field: str = "value") -> Literal:
     """A key and a value that somebody gave apart, as `read_pair` reads them.
 
-    A value that is stored as it is given is meant itself, also where it begins with its key: listings give it so.
-    Raises `InvalidInputError` as `read_pair` does.
+    A value that is stored as it is given is meant itself, also where it begins with its key: listings give it so. Not
+    for what others are merged into, where a key before the value is only a key. Raises `InvalidInputError` as
+    `read_pair` does.
     """
     read = read_pair(key, value, field=field)
     exact = Literal(read.key, tag_text(value, MAX_VALUE + 1))

@@ -147,7 +147,7 @@ def _linked(pointer: Path, folder: Path) -> str | None:
         return _name(folder.name)
     git = Path(os.path.normpath(folder / named.removeprefix("gitdir:").strip()))
     common = _text(git / "commondir").strip()
-    if not common and (git.parent.name != "worktrees" or (git / "config").is_file()):
+    if not common and (git.parent.name != "worktrees" or _text(git / "config")):
         # A submodule is a repository of its own, with a configuration of its own.
         return _repository(git, folder)
     # Where the main repository is gone, or not on this machine, its place says the name.

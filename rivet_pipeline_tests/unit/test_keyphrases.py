@@ -69,6 +69,11 @@ def test_a_title_that_is_somebodys_first_words_gives_no_phrases() -> None:
     assert found(text, title="The crane woke me. Please look.") == []
 
 
+def test_only_one_statement_is_what_a_title_was_made_of() -> None:
+    text = statements("Queue depth grows.", "Queue depth is 40 now.", "Queue depth fell.", "Lunch?")
+    assert "topic:queue-depth" in found(text, title="Queue depth")
+
+
 def test_the_statement_that_a_title_was_made_of_says_nothing_more() -> None:
     assert found(statements("Translate hello to Spanish", "Hola."), title="Translate hello to Spanish") == []
 

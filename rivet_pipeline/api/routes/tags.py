@@ -38,7 +38,7 @@ from rivet_pipeline.api.tag_models import (
 )
 from rivet_pipeline.api.tools import SMALL_BODY
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.tags.literals import Literal, read_key, read_literal, typed_value, without_key
+from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_pair, typed_value, without_key
 from rivet_pipeline.tags.log import read_log, undo
 from rivet_pipeline.tags.read import count_tags, list_tags, lookup_sessions, read_pending
 from rivet_pipeline.tags.review import Item, add_tag, decide, find_conversation, suggest_removal
@@ -192,7 +192,7 @@ def merge(body: MergeBody, resources: FromApp) -> MergedAnswer:
     """Re-points every tag of a value and leaves the value behind as an alias."""
     with resources.connection() as connection:
         source = find_pair(connection, body.key, body.value, field="from")
-        into = find_pair(connection, body.key, body.into, field="into")
+        into = read_pair(body.key, body.into, field="into")
         merged = merge_values(connection, source.key, source.value, into.value, by=body.decided_by)
     return MergedAnswer.model_validate(merged)
 

@@ -24,7 +24,7 @@ from rivet_pipeline.api.tools.surface import (
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.models.tokens import byte_tokens
-from rivet_pipeline.tags.literals import Literal, read_key, read_literal
+from rivet_pipeline.tags.literals import Literal, read_key, read_literal, read_pair
 from rivet_pipeline.tags.log import undo
 from rivet_pipeline.tags.read import MAX_PENDING, count_tags, list_tags, lookup_sessions, read_pending
 from rivet_pipeline.tags.review import Item, add_tag, decide, find_conversation, suggest_removal
@@ -293,7 +293,7 @@ def _merge(connection: Connection, arguments: TagsArguments, by: str) -> str:
     if arguments.key is None or arguments.from_value is None or arguments.into is None:
         raise InvalidInputError("key", "with from_value and into are needed for taxonomy_merge")
     source = find_pair(connection, arguments.key, arguments.from_value, field="from_value")
-    into = find_pair(connection, arguments.key, arguments.into, field="into")
+    into = read_pair(arguments.key, arguments.into, field="into")
     merged = merge_values(connection, source.key, source.value, into.value, by=by)
     return (
         f"{merged.key}:{merged.value} now means {merged.key}:{merged.into}: {merged.moved} tags moved, "

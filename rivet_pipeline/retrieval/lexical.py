@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from psycopg import sql
@@ -20,20 +20,15 @@ from psycopg import sql
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import unindexed
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
-from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedError, PieceName
-from rivet_pipeline.retrieval.postings import CJK_RUN, ROLES, Array, bare_words, cjk_pairs, term_key
+from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedError
+from rivet_pipeline.retrieval.index_state import read_state
+from rivet_pipeline.retrieval.postings import ROLES, Array, term_key
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal_of_days
 from rivet_pipeline.retrieval.text_scoring import Field, TermPostings, promise, top, visible
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source, signed, unsigned
 
-#: The rarest words of a query that take part; a pasted page has hundreds.
-MAX_TERMS = 64
-
 #: The rarest words by which conversations are scored.
 _SESSION_TERMS = 16
-
-#: So many rows that the index has not are read into memory; more are left to `unindexed.py`.
-MOST_LIVE = 4_000
 
 #: A row with less than this share of the best BM25 and less than this freshness (46 days old) is seldom among the best
 #: candidates. Only where that is certain are such rows passed over.
@@ -91,25 +86,6 @@ class TextScores:
         return self.read_context()
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """The answer of `index_state.sql`."""
-
-    words: list[bytes]
-    parts: list[bytes]
-    pieces: list[PieceName]
-    #: Rows that the index has not as they are (`signed`, ascending), and the change of each that is to be seen, 0 for
-    #: new rows.
-    live: Array
-    changes: Array
-    #: Whether there are more of these than are read.
-    is_behind: bool
-    noise: Array
-    conversations: int
-    database: int
-    above: dict[Source, int]
-
-
 class _Weighed(NamedTuple):
     """Rows by ascending position, and what each is worth by its text alone and with its freshness (`promise`)."""
 
@@ -145,44 +121,6 @@ def score_texts(
     return TextSearch(connection, request, literal=literal, now=now, kept=kept, profile=profile, index=index).best(
         extra
     )
-
-
-def _read_state(connection: Connection, query: str) -> _State:
-    row = connection.execute(
-        statement("index_state"), {"query": query, "words": MAX_TERMS, "most": MOST_LIVE + 1}
-    ).fetchone()
-    assert row is not None  # the migration puts the one row of the corpus there
-    paired = {sign.encode() for run in CJK_RUN.findall(row["folded"]) for sign in run}
-    bare = list(bare_words(row["folded"]))[:MAX_TERMS]
-    words = list(dict.fromkeys([word.encode() for word in row["words"] if word.encode() not in paired] + bare))
-    pairs = list(cjk_pairs(row["folded"]))[:MAX_TERMS]
-    live, changes = _live(row)
-    pieces = zip(row["piece_ids"] or [], row["piece_tokens"] or [], row["piece_sources"] or [], strict=True)
-    return _State(
-        words=words + pairs,
-        parts=[part.encode() for part in row["parts"] if part.encode() not in paired] + pairs,
-        pieces=[PieceName(*piece) for piece in pieces],
-        live=live,
-        changes=changes,
-        is_behind=len(live) > MOST_LIVE,
-        noise=np.array(row["noise"], dtype=np.int64),
-        conversations=row["conversations"],
-        database=row["database"],
-        above={"message": row["last_message_seq"], "summary": row["last_summary_seq"]},
-    )
-
-
-def _live(row: dict[str, Any]) -> tuple[Array, Array]:
-    """`live` and `changes` of a state: new rows and changed ones, of a row that is both the change."""
-    changed = np.array(row["changed_seqs"] or [], dtype=np.int64)
-    sources = np.array(row["changed_sources"] or [], dtype=str)
-    new = np.concatenate([np.array(row["new_messages"], np.int64), -np.array(row["new_summaries"], np.int64)])
-    numbers = np.concatenate([new, np.where(sources == "message", changed, -changed)])
-    changes = np.concatenate([np.zeros(len(new), np.int64), np.array(row["changed_changes"] or [], np.int64)])
-    order = np.lexsort((changes, numbers))
-    numbers, changes = numbers[order], changes[order]
-    last = np.append(numbers[1:] != numbers[:-1], True)[: len(numbers)]
-    return numbers[last], changes[last]
 
 
 class TextSearch:
@@ -226,7 +164,7 @@ class TextSearch:
                     raise
 
     def _read(self) -> None:
-        state = self._state = _read_state(self._connection, self._request.query)
+        state = self._state = read_state(self._connection, self._request.query)
         self.has_words = bool(state.words)
         corpus = self._index.corpus(self._connection, state.pieces)
         seen = slice(0 if state.is_behind else None)

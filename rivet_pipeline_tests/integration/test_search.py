@@ -13,7 +13,7 @@ import pytest
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import ModelError
-from rivet_pipeline.retrieval import lexical, scoring, unindexed, vector
+from rivet_pipeline.retrieval import index_state, lexical, scoring, unindexed, vector
 from rivet_pipeline.retrieval.filters import tune_session
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.search import search
@@ -195,7 +195,7 @@ def test_of_many_rows_with_a_common_word_the_newest_are_taken(
     connection: Connection, monkeypatch: pytest.MonkeyPatch, counted: bool
 ) -> None:
     monkeypatch.setattr(unindexed, "_MOST_MATCHES", 20)
-    monkeypatch.setattr(lexical, "MOST_LIVE", 10)
+    monkeypatch.setattr(index_state, "MOST_LIVE", 10)
     for number in range(100):
         add_message(connection, f"error number {number}", age_days=100 - number)
     newest = add_message(connection, "error zeugma")

@@ -16,7 +16,7 @@ import pytest
 
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
-from rivet_pipeline.retrieval import lexical
+from rivet_pipeline.retrieval import index_state
 from rivet_pipeline.retrieval.filters import statement, tune_session
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.search import search
@@ -127,7 +127,7 @@ def plans(server: EmbeddedServer) -> Iterator[Plans]:
             add_message(connection, f"kestrel 7, late {number}")
         found |= explain(connection, "unindexed", sent(connection))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lexical, "MOST_LIVE", 1)
+            patch.setattr(index_state, "MOST_LIVE", 1)
             found |= explain(connection, "far behind", sent(connection))
         yield found
 

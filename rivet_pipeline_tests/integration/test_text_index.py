@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from rivet_pipeline.db.pool import Connection, connect
-from rivet_pipeline.retrieval import index_pieces, index_rows, lexical, lexicon, text_scoring
+from rivet_pipeline.retrieval import index_pieces, index_rows, index_state, lexical, lexicon, text_scoring
 from rivet_pipeline.retrieval.index_cache import IndexCache, PieceName
 from rivet_pipeline.retrieval.lexicon import is_due, pending_lexicon, refresh_lexicon
 from rivet_pipeline.retrieval.postings import cjk_pairs, term_key
@@ -328,7 +328,7 @@ def test_more_new_rows_than_are_read_are_found_all_the_same(
             refresh_lexicon(connection)
         if number > 60:
             world.fill()
-    monkeypatch.setattr(lexical, "MOST_LIVE", 5)
+    monkeypatch.setattr(index_state, "MOST_LIVE", 5)
     for _ in range(25):
         request = world.request()
         found = lexical.score_texts(connection, request, now=NOW, kept=500)
@@ -354,7 +354,7 @@ def test_two_characters_are_found_wherever_a_scan_of_the_texts_finds_them(
     for state in ("new", "behind", "indexed"):
         with monkeypatch.context() as patch:
             if state == "behind":
-                patch.setattr(lexical, "MOST_LIVE", 2)
+                patch.setattr(index_state, "MOST_LIVE", 2)
             elif state == "indexed":
                 refresh_lexicon(connection)
             assert set(ids(find(connection, "公园", limit=50).hits)) == wanted, state

@@ -13,7 +13,7 @@ import pytest
 
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
-from rivet_pipeline.retrieval import lexical, vector, vector_codes
+from rivet_pipeline.retrieval import index_state, vector, vector_codes
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.search import MAX_LIMIT, search
@@ -141,7 +141,7 @@ def test_new_changed_and_removed_vectors_count_at_once(store: Connection) -> Non
 
 @pytest.mark.parametrize(
     ("module", "name", "value"),
-    [(vector_codes, "MOST_CHANGED", 3), (vector_codes, "MOST_BYTES", 100), (lexical, "MOST_LIVE", 3)],
+    [(vector_codes, "MOST_CHANGED", 3), (vector_codes, "MOST_BYTES", 100), (index_state, "MOST_LIVE", 3)],
     ids=["too many changes", "too much memory", "far behind"],
 )
 def test_without_codes_the_filter_is_walked_or_compared_whole(

@@ -27,7 +27,8 @@ _BEHIND_VERBS = ARTICLES - {"das", "der", "die", "dem", "den", "o"}
 ENGLISH_WORDS = frozenset(
     """the and of to is are was not how why what when where who which with we you they at from""".split()  # noqa: SIM905
 )
-_DO = re.compile(r"(?<!\w)do(?!\w)", re.IGNORECASE)
+#: A word by itself: there are to-do lists, a file do.py and the host DO.
+_DO = re.compile(r"(?<!\S)[Dd]o(?=[?!.,:;]*(?:\s|\Z))")
 
 _ORDER = re.compile(r"\A\s*(?P<verb>[^\W\d_]{2,20})\s+(?P<article>[^\W\d_]{1,3}(?=\s)|l['\u2019])", re.IGNORECASE)
 _ELISION = re.compile(r"(?<!\w)(?:(l|dell|all|dall|nell|sull|un)|d|qu)['\u2019](?=[^\W\d_]{2})", re.IGNORECASE)
@@ -50,11 +51,21 @@ def is_function_word(word: str) -> bool:
     return word.casefold() in FUNCTION_WORDS and not (len(word) > 1 and word.isupper())
 
 
+def unshouted(title: str) -> str:
+    """A title with words that name nothing in small letters where all is in capitals, which tell no name there."""
+    if not title.isupper() or len(title.split()) == 1 or CJK.search(title):
+        return title
+    return re.sub(
+        r"[^\W\d_]+", lambda word: word[0].lower() if word[0].casefold() in FUNCTION_WORDS else word[0], title
+    )
+
+
 def plain_title(title: str) -> str:
     """A title in which phrases are looked for: without elisions, without an order before it, and with one "do" alone.
 
     The "do" of an English title is a verb, and no Portuguese "of the".
     """
+    title = unshouted(title)
     english = not ENGLISH_WORDS.isdisjoint(re.findall(r"\w+", title.casefold()))
     return without_order(without_elisions(_DO.sub("does", title) if english else title))
 

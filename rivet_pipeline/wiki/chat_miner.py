@@ -80,8 +80,9 @@ class _Answer(BaseModel):
 
 _SHAPE = TypeAdapter(_Answer)
 
-#: What an answer has once, and each of its patches once. Inside a string the marks would be escaped.
-_BEGINS = re.compile(r'[{,]\s*"(?:patches|claims)"\s*:')
+#: What an answer has once, and each of its patches once. Inside a string the marks would be escaped, and what only
+#: shows the shape has dots in the place of a value: `{"patches": [...]}`.
+_BEGINS = re.compile(r'[{,]\s*"(?:patches|claims)"\s*:(?!\s*(?:\[\s*)?(?:\{\s*)?(?:\.\.\.|\u2026))')
 
 
 class ChatMiner:

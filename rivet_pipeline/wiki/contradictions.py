@@ -39,13 +39,26 @@ _ISO_DAY = re.compile(r"\b\d{4}-(\d\d)-(\d\d)\b")
 _MONTH_FIRST = re.compile(rf"\b({'|'.join(_MONTHS)})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b", re.IGNORECASE)
 _KANJI_DAY = re.compile(r"(\d{1,2})月(\d{1,2})日")
 
+_ANNULLED = (
+    r"(?:cancell?ed|annulée?s?|abandonnée?s?|annullat[aoei]|revogad[ao]s?|revocad[ao]s?|anulad[ao]s?|cancelad[ao]s?)"
+)
+_ADVERB = (
+    r"(?: (?:now|later|then|since|also|again|therefore|ya|luego|después|ensuite|donc|poi|già|também|já|depois"
+    r"|[^\W\d_]{2,}(?:ly|ment|mente)))"
+)
 _TAKEN_BACK = re.compile(
     r"\b(?:reversed?|revoked?|withdrawn|overturned|taken back|no longer (?:holds|valid|stands)|aufgehoben"
     r"|zurückgenommen"
     r"|revocada|revocamos|anulada|anulamos|sin efecto|revertida"
     # Not what is said of something else: "cancelled orders are refunded".
-    r"|(?:is|are|was|were|been|est|sont|été|è|sono|stat[aoei]|é|foi|fica|está|queda)(?: now)? (?:cancell?ed"
-    r"|annulée?s?|abandonnée?s?|annullat[aoei]|revogad[ao]s?|cancelad[ao]s?))\b|撤回|取り消",
+    r"|(?:is|are|was|were|been|est|sont|été|è|sono|stat[aoei]|é|foi|fica|está|queda)"
+    rf"{_ADVERB}{{0,2}} {_ANNULLED}|{_ANNULLED}(?=\s?:)"
+    rf"|(?:we|i)(?: have)?{_ADVERB}? cancel(?:l?ed)? (?:the|that|this|our|it)|(?:nous avons|on a){_ADVERB}? annulé"
+    r"|(?:hemos|abbiamo) (?:cancelado|anulado|revocado|annullato|revocato)|cancelamos|revogamos"
+    r"|(?:decision|plan|agreement|décision|accord|decisión|acuerdo|decisione|accordo|decisão|acordo|plano)"
+    # "Decision of 1 September cancelled", and not one that was not.
+    r"(?: (?:of|from|du|del?|di|do)(?: (?!(?:not?|non|never|pas|não|nunca)\b)[\w.]+){1,4}?)?"
+    rf"{_ADVERB}? {_ANNULLED})\b|撤回|取り消",
     re.IGNORECASE,
 )
 #: What a verb takes or drops: a name, or up to three words to the end of the phrase.
@@ -78,10 +91,11 @@ _GONE = re.compile(
     r" (?:is|are|ist|sind|est|sont|queda|está|è|é) (?:gone|dropped|removed|retired|cancell?ed|gestrichen"
     r"|(?:annulé|supprimé|abandonné)e?s?|(?:anulad|cancelad|eliminad|annullat|eliminat)[oa])(?=[,.;!]|\Z))"
 )
-#: A clause that says when something happens: what is dropped there is dropped again and again.
+#: A clause that says when something happens: what is dropped there is dropped again and again. "After the review" and
+#: "once it is done" name the one time as well, and say nothing of it.
 _WHENEVER = re.compile(
-    r"(?<!\w)(?:when|whenever|if|once|after|as soon as|unless|wenn|falls|sobald|nachdem|cuando|quand|lorsque|dès que"
-    r"|quando|dopo|depois)(?!\w)|(?:\A|,)\s*(?:si|se)\s",
+    r"(?<!\w)(?:when|whenever|if|as soon as|unless|wenn|falls|sobald|cuando|quand|lorsque|dès que|quando"
+    r"|after (?:each|every|any|[\w.]+ (?:ms|s|seconds?|minutes?|hours?|days?)))(?!\w)|(?:\A|,)\s*(?:si|se)\s",
     re.IGNORECASE,
 )
 #: A decision against something. Fonts are called "sans serif" and "Noto Sans".

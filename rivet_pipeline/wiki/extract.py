@@ -28,7 +28,7 @@ from rivet_pipeline.wiki.changes import AUTOMATIC, find_topic
 from rivet_pipeline.wiki.identity import resolve
 from rivet_pipeline.wiki.names import fold, is_subject
 from rivet_pipeline.wiki.pages import ALIAS_CAP
-from rivet_pipeline.wiki.refusals import reworded, says_the_same
+from rivet_pipeline.wiki.refusals import reworded, worded_alike
 from rivet_pipeline.wiki.requests import read_request
 from rivet_pipeline.wiki.store import (
     content_hash,
@@ -287,8 +287,11 @@ def _texts(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [claim["text"] for row in rows for claim in row["payload"].get("claims", ())]
 
 
-def _is_new(claim: Claim, accepted: Mapping[UUID, str]) -> bool:
-    return claim.key not in accepted and not any(says_the_same(claim.text, text) for text in accepted.values())
+def _is_new(claim: Claim, accepted: Mapping[UUID, Claim]) -> bool:
+    """Whether a sentence tells more than the accepted ones do, or replaces more: what is passed over is lost."""
+    return claim.key not in accepted and not any(
+        worded_alike(claim.text, one.text) and set(claim.replaces) <= set(one.replaces) for one in accepted.values()
+    )
 
 
 @dataclass(slots=True)
@@ -360,12 +363,12 @@ class _Writer:
     ) -> list[PatchDraft]:
         """What people have accepted stays as far as the leaf still says it; the drafts bring the rest.
 
-        Another wording of what stays brings nothing.
+        What differs from it in articles and plurals alone brings nothing.
 
         A patch out of which something was redacted stays whole: nobody has decided that its page should go.
         """
         said = {claim.key for draft in drafts for claim in draft.claims}
-        accepted: dict[UUID, str] = {}
+        accepted: dict[UUID, Claim] = {}
         for row in former:
             whole = row["leaf_hash"] == self.text_hash or any(
                 MARK in claim["text"] for claim in row["payload"].get("claims", ())
@@ -381,7 +384,7 @@ class _Writer:
             row["kept"] = True
             self.standing += 1
             claims = draft_from_json(row["title"], row["payload"]).claims
-            accepted |= {claim.key: claim.text for claim in claims if claim.key in stays}
+            accepted |= {claim.key: claim for claim in claims if claim.key in stays}
         rest = [replace(draft, claims=tuple(c for c in draft.claims if _is_new(c, accepted))) for draft in drafts]
         return [draft for draft in rest if draft.claims]
 

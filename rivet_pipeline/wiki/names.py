@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Collection, Iterable
 
 from rivet_pipeline.summaries.signals import NUMBERED, STOP_WORDS
-from rivet_pipeline.summaries.titles import is_function_word
+from rivet_pipeline.summaries.titles import is_function_word, unshouted
 from rivet_pipeline.wiki.types import LONGEST_TITLE
 
 #: Characters of a slug, as the addresses of pages have them.
@@ -93,7 +93,7 @@ def stem(word: str) -> str:
 
 def title_terms(title: str) -> list[str]:
     """The words of a title that carry it, folded; stop words and lone signs left out."""
-    words = _WORD.findall(unicodedata.normalize("NFKC", _CAMEL.sub(" ", title)))
+    words = _WORD.findall(unicodedata.normalize("NFKC", _CAMEL.sub(" ", unshouted(title))))
     terms = dict.fromkeys(
         stem(word)
         for word in _WORD.findall(fold(" ".join(word for word in words if not _is_silent(word))))

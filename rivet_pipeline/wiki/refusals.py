@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 from rivet_pipeline.summaries.grounding import telling_words
+from rivet_pipeline.wiki.names import stem
 
 #: The share of the words of two sentences that they have in common when they say the same.
 _ALIKE = 0.75
@@ -18,6 +19,12 @@ _FEWEST_WORDS = 3
 
 #: Letters by which forms of a word are known: "listens", "listening".
 _ROOT = 5
+
+#: What stands around a word and is no part of it, as the signs of C++ are.
+_MARKS = ".,;:!?()\"'`\u2018\u2019\u201c\u201d"
+
+#: As they are written: "type A" has none.
+_ARTICLES = frozenset({"a", "an", "the"})
 
 _WORD = re.compile(r"[^\W_]+")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -53,6 +60,19 @@ def says_the_same(one: str, other: str) -> bool:
     told, again = _in_order(one), _in_order(other)
     mine, yours = [word for word in told if word in again], [word for word in again if word in told]
     return any(mine == [*yours[place:], *yours[:place]] for place in range(max(1, len(yours))))
+
+
+def worded_alike(one: str, other: str) -> bool:
+    """Whether two sentences have the same words in the same order, but for articles and plurals.
+
+    Every other word may be what the newer one is about: "before" and "after", "on" and "off", "all" and "some".
+    """
+    return _worded(one) == _worded(other)
+
+
+def _worded(text: str) -> list[str]:
+    words = (word.strip(_MARKS) for word in (text[:1].casefold() + text[1:]).split())
+    return [stem(word.casefold()) for word in words if word and word not in _ARTICLES]
 
 
 def _roots(text: str) -> set[str]:

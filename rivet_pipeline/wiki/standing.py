@@ -213,9 +213,13 @@ def points_elsewhere(text: str) -> bool:
     return dated and not names_a_day(text)
 
 
-def _keeps_a_log(text: str) -> bool:
-    """Whether an agent tells what it has done or does, and neither how things stand nor what was decided."""
-    return DOES.match(text) is not None and DECIDES.search(text) is None
+def _keeps_a_log(text: str, voice: str) -> bool:
+    """Whether somebody tells what they do, or an agent what it has done, and not how things stand or what was decided.
+
+    A person who begins with "added" or "removed" speaks of things.
+    """
+    does = DOES.match(text)
+    return does is not None and DECIDES.search(text) is None and (voice == "assistant" or does[0].endswith("ing"))
 
 
 def stands_alone(text: str, voice: str, *, proposal: bool = False, order: bool = False) -> bool:
@@ -236,7 +240,7 @@ def stands_alone(text: str, voice: str, *, proposal: bool = False, order: bool =
     if (
         is_guess(text)
         or LOGS.match(text)
-        or (voice == "assistant" and _keeps_a_log(text))
+        or _keeps_a_log(text, voice)
         or any(map(ORDERS.match, text.split("; ")[1:]))
         or (ORDERS.match(text) and not POLICY.match(text) and not order)
     ):

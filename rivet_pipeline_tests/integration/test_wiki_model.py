@@ -146,9 +146,19 @@ def test_a_bad_answer_is_a_failure_and_never_done(connection: Connection, pool: 
         GOOD.replace("]}]}", "]},]}"),
         f'Were there nothing, I would say {{"patches": []}}. But there is:\n{GOOD}',
         f"{GOOD}\n{GOOD}",
+        f'The shape is {{"patches": [...]}}, or {{"patches": [ {{\u2026}} ]}}:\n{GOOD}',
         f'<think>{{"patches": [{{"claims": </think>The key "patches": one entry.\n{GOOD}',
     ],
-    ids=["plain", "fenced", "after thinking", "trailing comma", "after an empty one", "twice", "after half a thought"],
+    ids=[
+        "plain",
+        "fenced",
+        "after thinking",
+        "trailing comma",
+        "after an empty one",
+        "twice",
+        "after its shape",
+        "after half a thought",
+    ],
 )
 def test_a_good_answer_is_taken_however_it_is_wrapped(connection: Connection, pool: Pool, text: str) -> None:
     add_leaf(connection, LEAF)

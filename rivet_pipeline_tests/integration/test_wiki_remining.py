@@ -68,15 +68,15 @@ def test_what_a_person_accepted_stays_after_review_was_switched_off(connection: 
     decide(connection, patch_ids(connection), "accept", by="mara")
     mine(pool, ScriptedMiner(lambda _: [draft("Importer", "It has a clock")]), version=5)
     assert set(texts(connection, "importer")) == {"It polls gauges", "It sleeps", "It has a clock"}
-    # Another wording does not stand beside what was accepted, and is no page of its own either.
-    same = "The importer listens on port 8437 of the host"
+    # The same words but for an article do not stand beside what was accepted; a word more, or another one, does.
+    same = "Migrations run before the deploy step"
     add_leaf(connection, f"Gauge service | {same} | It counts", days=1)
     mine(pool, review=True, version=5)
     decide(connection, patch_ids(connection), "accept", by="mara")
-    again = "Port 8437 of the host is where the importer is listening"
-    newer = [draft("Gauge service", again, "It counts", "It waits"), draft("Tide clock", again)]
+    again, other = "The migrations run before the deploy step", "Migrations run after the deploy step"
+    newer = [draft("Gauge service", again, other, "It counts", "It waits"), draft("Tide clock", again)]
     mine(pool, ScriptedMiner(lambda request: newer if same in request.text else []), version=6)
-    assert set(texts(connection, "gauge-service")) == {same, "It counts", "It waits"}
+    assert set(texts(connection, "gauge-service")) == {same, other, "It counts", "It waits"}
     assert read_topic(connection, "tide-clock") is None
     # As far as the leaf still says it, and while the leaf is trusted.
     change_leaf(connection, leaf, "Importer | It sleeps")

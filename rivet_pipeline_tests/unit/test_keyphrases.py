@@ -113,6 +113,10 @@ def test_a_question_of_english_is_no_name() -> None:
 def test_a_word_in_capitals_is_a_name_and_no_preposition() -> None:
     text = statements("The DI container is slow.", "The DI container again.")
     assert found(text, title="DI container for the importer") == ["topic:di-container"]
+    text = statements("The to-do list is long.", "The to-do list again.")
+    assert found(text, title="To-do list of the team") == ["topic:to-do-list"]
+    text = statements("La copia de seguridad falla.", "La copia de seguridad otra vez.")
+    assert found(text, title="LA COPIA DE SEGURIDAD Y LA TIENDA") == ["topic:copia-de-seguridad"]
 
 
 def test_the_words_of_a_project_of_several_words_may_name_a_subject() -> None:

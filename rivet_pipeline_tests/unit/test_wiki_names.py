@@ -217,6 +217,12 @@ def test_what_tells_a_thing_from_its_like_is_part_of_its_name(title: str, subjec
         ("Hepatitis A vaccine", "Hepatitis"),
         ("Route Las Palmas", "Route"),
         ("DI container for the importer", "DI container"),
+        ("To-do list of the team", "To-do list of team"),
+        ("What do.py in the importer is", "do.py"),
+        # Where all is in capitals they tell no name.
+        ("LES SAUVEGARDES ET LES JOURNAUX", "SAUVEGARDES"),
+        ("MIGRAR LA API DE FACTURAS", "API DE FACTURAS"),
+        ("DI", "DI"),
         # A Japanese title's subject is what its mark of a case stands behind.
         ("経費精算アプリの通知をメールからSlackに変更", "経費精算アプリの通知"),
     ],
@@ -245,6 +251,7 @@ def test_names_in_capitals_and_things_of_other_languages_carry_a_title() -> None
     assert title_terms("ca of heron") == ["ca", "heron"]
     assert title_terms("DI") == ["di"]
     assert title_terms("Hay prices") == ["hay", "price"]
+    assert title_terms("LES SAUVEGARDES ET LES JOURNAUX") == ["sauvegarde", "journaux"]
     assert title_terms("Ça marche dans les tests") == ["marche", "test"]
     assert title_terms("Doublons di Redis") == ["doublon", "redis"]
 

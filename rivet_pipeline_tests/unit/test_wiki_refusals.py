@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from uuid import uuid4
+
 import pytest
 
-from rivet_pipeline.wiki.refusals import says_the_same
+from rivet_pipeline.wiki.extract import _is_new
+from rivet_pipeline.wiki.refusals import says_the_same, worded_alike
+from rivet_pipeline.wiki.types import Claim
 
 SAID = "The importer listens on port 8437 of the host."
 
@@ -51,3 +56,30 @@ def test_a_correction_is_not_the_sentence_that_it_corrects(said: str, corrected:
     assert not says_the_same(said, corrected)
     assert not says_the_same(corrected, said)
     assert says_the_same(said, f"{said}!")
+
+
+@pytest.mark.parametrize(
+    ("said", "again", "alike"),
+    [
+        ("Migrations run before the deploy step", "Migrations run after the deploy step", False),
+        ("The nightly export of invoices is on", "The nightly export of invoices is off", False),
+        ("All invoices of the shop are printed", "Some invoices of the shop are printed", False),
+        ("The shop writes its invoices to Postgres", "The shop writes its invoices to Postgres nightly", False),
+        ("The shop sends transactions to Postgres", "The shop sends transports to Postgres", False),
+        ("The parser of the shop is written in C", "The parser of the shop is written in C++", False),
+        ("The shop keeps type A invoices", "The shop keeps type invoices", False),
+        ("The shop writes the invoices to Postgres", "A shop writes invoice to `Postgres`.", True),
+    ],
+)
+def test_a_sentence_is_worded_as_another_where_no_word_could_change_it(said: str, again: str, alike: bool) -> None:
+    assert worded_alike(said, again) is alike
+    assert worded_alike(again, said) is alike
+
+
+def test_a_wording_that_replaces_more_than_the_accepted_one_is_new() -> None:
+    noon, older = datetime(2026, 3, 2, 12, tzinfo=UTC), uuid4()
+    accepted = Claim("facts", "The shop writes the invoices to Postgres", noon)
+    again = Claim("facts", "The shop writes invoices to Postgres", noon, replaces=(older,))
+    assert _is_new(again, {accepted.key: accepted})
+    accepted = Claim("facts", accepted.text, noon, replaces=(older,))
+    assert not _is_new(again, {accepted.key: accepted})

@@ -48,6 +48,7 @@ def claims(title: str, *said: str) -> list[str]:
         ("Monitoring uses Loki now.", "assistant"),
         ("Testing covers the importer now.", "assistant"),
         ("Added sugar makes the sourdough sticky.", "user"),
+        ("Logging of the importer works for all hosts now.", "user"),
         # A table and a host.
         ("The user table has 4 million rows.", "assistant"),
         ("The user has no password in the database of the shop.", "assistant"),
@@ -100,6 +101,10 @@ def test_a_whole_sentence_stands(text: str, voice: str) -> None:
         ("Checking whether the cache of the importer is warm now.", "assistant"),
         ("Changed the limit of the gripper, which is 12 N.", "assistant"),
         ("Implemented the shadow collision by casting rays.", "assistant"),
+        ("Updated tests so that the mailer has retries.", "assistant"),
+        ("Installed packages which the importer needs.", "assistant"),
+        ("Running the full suite of the importer now.", "user"),
+        ("Running the full suite now.", "user"),
         ("We'll create a new test for the scraper.", "assistant"),
         ("Runs the command to commit the changes.", "assistant"),
         # Other languages.

@@ -16,6 +16,9 @@ _THOUGHT_TAG = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 
+#: How a JSON answer begins, which thinking does not: a closing tag in it is part of a string.
+_JSON_BEGINS = re.compile(r"\s*+(?:```(?:json)?\s*+)?+(?:\{\s*+\"|\[\s*+[\[{\"])")
+
 
 def clean_outgoing(text: str) -> str:
     """Text that every JSON parser takes: surrogate pairs joined, lone ones replaced, control characters removed."""
@@ -28,8 +31,10 @@ def strip_thinking(text: str) -> str:
 
     A block at the start goes whether it is closed or not (some templates open it in the prompt, so that only the
     closing tag is in the answer); a later one goes when it stands on lines of its own and is closed. Tags are
-    `<think>`, `<thinking>` and `[THINK]`.
+    `<think>`, `<thinking>` and `[THINK]`; in an answer that begins as JSON they are words like others.
     """
+    if _JSON_BEGINS.match(text):
+        return text.strip()
     tags = list(_THOUGHT_TAG.finditer(text))
     position, at = 0, 0
     while at < len(tags):

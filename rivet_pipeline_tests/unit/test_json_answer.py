@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rivet_pipeline.models.json_answer import MAX_DEPTH, parse_json_answer
@@ -100,6 +100,13 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("frame", ["{}", "  {}\n", "```json\n{}\n```"])
+@pytest.mark.parametrize("tag", ["</think>", "<think>", "[/THINK]", "</THINKING>"])
+def test_an_answer_may_speak_of_the_tags_of_thinking(frame: str, tag: str) -> None:
+    wanted = {"summary": f"the model ends its thoughts with {tag} and goes on", tag: 1}
+    assert parse_json_answer(frame.format(json.dumps(wanted)), lambda found: found == wanted) == wanted
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(json_values) | st.dictionaries(st.text("abc"), json_values),
@@ -110,6 +117,8 @@ json_values = st.recursive(
 def test_every_value_is_found_in_any_prose(value: Any, before: str, behind: str, indent: int | None) -> None:
     wanted = {"the answer": value}
     answer = f"{before}\n{json.dumps(wanted, ensure_ascii=False, indent=indent)}{behind}"
+    # Behind prose a closing tag ends what was thought.
+    assume("think" not in answer.lower())
     assert parse_json_answer(answer, lambda found: found == wanted) == wanted
 
 

@@ -221,7 +221,7 @@ class Field:
 
     def freshness(self, positions: Array, now: datetime) -> Array:
         """The temporal part of rows that were never accessed, as `scoring.temporal` has it, to a quarter of an hour."""
-        moment = int(now.timestamp()) // 900 * 900
+        moment = _quarter(now)
         return self._both(
             positions,
             corpus_freshness(self.corpus, moment, self.profile).__getitem__,
@@ -230,7 +230,7 @@ class Field:
 
     def is_recent(self, positions: Array, now: datetime, least: float) -> Array:
         """Whether the freshness of rows that were never accessed is at least so much; the live ones are taken to be."""
-        moment = int(now.timestamp()) // 900 * 900
+        moment = _quarter(now)
         recent = self.corpus.kept.get("recent")
         if recent is None or recent[0] != (self.profile, moment, least):
             recent = (
@@ -355,6 +355,11 @@ def corpus_freshness(corpus: Corpus, moment: int, profile: Profile) -> Array:
     fresh = _freshness(corpus.documents.at, moment, profile)
     corpus.kept["freshness"] = (profile, moment, fresh)
     return fresh
+
+
+def _quarter(now: datetime) -> int:
+    """The beginning of a quarter of an hour, in seconds since 1970: so long a whole corpus' freshness is kept."""
+    return int(now.timestamp()) // 900 * 900
 
 
 def _freshness(at: Array, moment: int, profile: Profile) -> Array:

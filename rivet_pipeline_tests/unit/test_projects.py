@@ -121,7 +121,7 @@ def test_repositories_without_a_working_copy_as_git_makes_them(tmp_path: Path) -
 
 
 def test_a_worktree_whose_main_repository_is_gone_keeps_its_name(tmp_path: Path) -> None:
-    for number, pointer in enumerate(["/nowhere/shop/.git", "../shop/.git", "/nowhere/shop.git", "C:/work/shop/.git"]):
+    for number, pointer in enumerate(["/nowhere/shop/.git", "../shop/.git", "/nowhere/shop.git", "C:/src/shop/.git"]):
         folder = tmp_path / f"feature-{number}"
         folder.mkdir()
         (folder / ".git").write_text(f"gitdir: {pointer}/worktrees/feature\n")

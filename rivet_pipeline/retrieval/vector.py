@@ -116,19 +116,20 @@ def nearest(
         wanted_of["message"] = wanted
     if request.scope != "messages" and request.role is None:
         wanted_of["summary"] = max(wanted // 2, request.limit)
+    asked = vector_text(vector)
     sides: list[_Given | _Side] = []
     if within is not None and is_narrow(request):
-        sides += _by_codes(connection, model, vector, request, within(), wanted_of)
+        sides += _by_codes(connection, model, vector, asked, request, within(), wanted_of)
     coded = {side.source for side in sides}
     sides += [
-        _Side(connection, source, model, vector, request, count)
+        _Side(connection, source, model, asked, request, count)
         for source, count in wanted_of.items()
         if source not in coded
     ]
     found, left = _ask(connection, sides, meanwhile)
     if left:
         found |= _ask(
-            connection, [_Side(connection, one, model, vector, request, wanted_of[one]) for one in left], None
+            connection, [_Side(connection, one, model, asked, request, wanted_of[one]) for one in left], None
         )[0]
     return Nearest(dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))))
 
@@ -168,19 +169,22 @@ def _by_codes(
     connection: Connection,
     model: ServingModel,
     vector: NDArray[np.float32],
+    asked: str,
     request: SearchRequest,
     within: Callable[[Source], Array] | None,
     wanted_of: dict[Source, int],
 ) -> list[_Given]:
     """The sides of the sources whose codes are in force.
 
-    `within` has a flag by number for the rows within the filters, or a few too many of them; None: not known.
+    `asked` is the vector as Postgres reads it. `within` has a flag by number for the rows within the filters, or a few
+    too many of them; None: not known.
     """
     if within is None:
         return []
     ready = CODES.codes(connection, model.id, model.dimensions, tuple(wanted_of))
+    unit = _unit(vector).astype(np.float32)
     return [
-        _Given(connection, source, model, vector, request, wanted_of[source], codes, within)
+        _Given(connection, source, model, unit, asked, request, wanted_of[source], codes, within)
         for source, codes in ready.items()
     ]
 
@@ -193,28 +197,30 @@ class _Given:
         connection: Connection,
         source: Source,
         model: ServingModel,
-        vector: NDArray[np.float32],
+        unit: NDArray[np.float32],
+        asked: str,
         request: SearchRequest,
         wanted: int,
         ready: Ready,
         within: Callable[[Source], Array],
     ) -> None:
         self.source = source
-        self._connection, self._model, self._vector, self._request = connection, model, vector, request
-        self._wanted, self._ready, self._within = wanted, ready, within
+        self._connection, self._model, self._unit, self._request = connection, model, unit, request
+        self._wanted, self._ready, self._within, self._vector = wanted, ready, within, asked
         self._is_all = True
         self._asked: Cursor[DictRow] | None = None
 
     def ask(self) -> None:
         """Sends the question; nothing is waited for within a pipeline."""
-        unit = _unit(self._vector).astype(np.float32)
-        chosen, self._is_all = self._ready.codes.choose(self._within(self.source), unit, _CHOSEN_PER_ROW * self._wanted)
+        chosen, self._is_all = self._ready.codes.choose(
+            self._within(self.source), self._unit, _CHOSEN_PER_ROW * self._wanted
+        )
         if not len(chosen) and not self._ready.changed:
             return
         self._asked = self._connection.execute(
             _statement("nearest_given", self.source, self._model),
             filter_values(self._request)
-            | {"vector": vector_text(self._vector), "rows": number_array(chosen.tolist()), "wanted": self._wanted},
+            | {"vector": self._vector, "rows": number_array(chosen.tolist()), "wanted": self._wanted},
         )
 
     def answer(self) -> dict[Key, float] | None:
@@ -238,14 +244,14 @@ class _Side:
         connection: Connection,
         source: Source,
         model: ServingModel,
-        vector: NDArray[np.float32],
+        asked: str,
         request: SearchRequest,
         wanted: int,
     ) -> None:
         self.source = source
         self._connection, self._model, self._wanted = connection, model, wanted
         self._values = filter_values(request) | {
-            "vector": vector_text(vector),
+            "vector": asked,
             "small": _SMALL_SCOPE,
             "walk_cost": _WALK_COST * wanted,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, LiteralString, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, fil
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SemanticSide:
     """The semantic side of one search: None's place is taken by a reason.
 
@@ -29,6 +29,11 @@ class SemanticSide:
     query: NDArray[np.float32] | None = None
     degraded: str | None = None
     unknown: bool = False
+
+    @cached_property
+    def written(self) -> str | None:
+        """The query's vector as Postgres reads it."""
+        return None if self.query is None else vector.vector_text(self.query)
 
 
 class Features(NamedTuple):
@@ -78,8 +83,8 @@ def read_features(
         "known_messages": number_array(seq for source, seq in similarities if source == "message"),
         "known_summaries": number_array(seq for source, seq in similarities if source == "summary"),
     }
-    if side.query is not None:
-        values["vector"] = vector.vector_text(side.query)
+    if side.written is not None:
+        values["vector"] = side.written
     with connection.pipeline(), connection.cursor(row_factory=tuple_row) as cursor:
         cursor.execute(_features_statement(side.model), values)
         meanwhile()

@@ -32,7 +32,7 @@ from rivet_pipeline.retrieval.postings import (
 from rivet_pipeline.retrieval.types import Source
 
 #: What the postings may take in memory; the least recently used go first.
-MOST_POSTING_BYTES = 192 * 1024 * 1024
+MOST_POSTING_BYTES = 96 * 1024 * 1024
 
 #: Sets of pieces that are kept joined; one is in force, another perhaps still read by a search that began before.
 _CORPORA = 2
@@ -88,6 +88,11 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.documents)
+
+    @cached_property
+    def is_message(self) -> Array:
+        """Which documents are messages."""
+        return np.arange(len(self)) < self.messages
 
     @cached_property
     def counted(self) -> Array:
@@ -272,6 +277,9 @@ class IndexCache:
         parts |= _read_pieces(connection, [piece for piece in pieces if piece.token not in parts])
         made = _join(pieces, parts)
         with self._lock:
+            for corpus in self._corpora.values():
+                # Only searches that are under way ask for it; what is large can be made again.
+                corpus.kept.pop("hits", None)
             self._corpora[tokens] = made
             while len(self._corpora) > _CORPORA:
                 self._corpora.popitem(last=False)

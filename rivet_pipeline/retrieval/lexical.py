@@ -24,7 +24,7 @@ from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedEr
 from rivet_pipeline.retrieval.index_state import read_state
 from rivet_pipeline.retrieval.postings import ROLES, Array, term_key
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal_of_days
-from rivet_pipeline.retrieval.text_scoring import Field, TermPostings, promise, top, visible
+from rivet_pipeline.retrieval.text_scoring import Field, Numbers, TermPostings, promise, tells, top, visible
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source, signed, unsigned
 
 #: The rarest words by which conversations are scored.
@@ -150,8 +150,8 @@ class TextSearch:
         # The columns have times by the second, no roles but the known ones, and no tags. All else they know as the
         # store does, and `features.sql` tests every row that is scored once more.
         self._must_ask = (
-            request.since is not None
-            or request.before is not None
+            not tells(request.since)
+            or not tells(request.before)
             or request.role not in (None, *ROLES)
             or (request.tag is not None and request.tagged is None)
         )
@@ -184,12 +184,16 @@ class TextSearch:
             return
         self._scored = True
         self._scores = self._field.score(self._words)
-        self._positions = np.flatnonzero((self._scores > 0) & self._shown)
-        scores = self._scores[self._positions]
-        self._highest = max(float(scores.max(initial=0)), 1e-9)
+        self._scores *= self._shown
+        self._highest = max(float(self._scores.max(initial=0)), 1e-9)
         # The exact text of a literal query may stand in any row.
-        likely = None if self._parts or len(scores) < _MANY else self._weigh_likely(scores)
+        likely = None if self._parts or len(self._scores) < _MANY else self._weigh_likely()
         self._weighed = self._weigh(self._positions) if likely is None else likely
+
+    @cached_property
+    def _positions(self) -> Array:
+        """Where any of the words stands, within the filters as far as the columns tell."""
+        return np.flatnonzero(self._scores > 0)
 
     def _weigh(self, positions: Array) -> _Weighed:
         text, whole = promise(
@@ -200,16 +204,16 @@ class TextSearch:
         )
         return _Weighed(positions, text, whole)
 
-    def _weigh_likely(self, scores: Array) -> _Weighed | None:
+    def _weigh_likely(self) -> _Weighed | None:
         """The rows with much of the best BM25 and the recent ones; None when another may be worth as much as these.
 
         Nearly every row holds some word of a question, and most of them can be told to be worth little without a look.
         """
-        some = self._field.is_recent(self._positions, self._now, _LIKELY_FRESH)
-        some |= scores >= np.float32(_LIKELY_TEXT * self._highest)
-        at, _ = self._boosted_among(self._positions)
-        some[at] = True
-        likely = self._weigh(self._positions[some])
+        some = self._field.recent(self._now, _LIKELY_FRESH)
+        some[self._boosted[self._boosted >= 0]] = True
+        some &= self._scores > 0
+        some |= self._scores >= np.float32(_LIKELY_TEXT * self._highest)
+        likely = self._weigh(np.flatnonzero(some))
         if len(likely.positions) < self._kept:
             return None
         _, most = promise(
@@ -225,7 +229,7 @@ class TextSearch:
     @cached_property
     def _boosted(self) -> Array:
         """The positions of the rows of `_boosts`, -1 for one that is not here."""
-        return self._field.places(self._boosts.numbers)
+        return self._field.places(self._boosts.numbers, keep="boosted")
 
     def _boosted_among(self, positions: Array) -> tuple[Array, Array]:
         """Where in some positions rows of `_boosts` stand, and at which place there."""
@@ -239,11 +243,11 @@ class TextSearch:
     def _shown(self) -> Array:
         return visible(self._field, self._request, self._asked, self._state.noise)
 
-    def within(self) -> Callable[[Source], Array] | None:
-        """By source a flag for each number: whether the columns know no reason to leave the row out, so never too few.
+    def within(self) -> Callable[[Source], Numbers] | None:
+        """By source the rows that the columns know no reason to leave out, so never too few, and of which they know.
 
-        Rows of which they know nothing, because they hold no word, have the flag too, and so have numbers beyond it.
-        None when there are rows that neither the index has nor this process.
+        They know nothing of rows that hold no word. None when there are rows that neither the index has nor this
+        process.
         """
         return None if self._state.is_behind else partial(self._field.numbers, self._shown)
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import sql
+from psycopg import Cursor, sql
+from psycopg.rows import tuple_row
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import scoring
@@ -141,20 +142,20 @@ def rank(
     `periods` are those that the query names.
     """
 
-    def read(wanted: Sequence[Key]) -> _Candidates:
-        rows = read_features(
-            connection, request, wanted, similarities, side, literal=literal, meanwhile=lambda: texts.context
-        )
+    def read(wanted: Sequence[Key], meanwhile: Callable[[], object]) -> _Candidates:
+        rows = read_features(connection, request, wanted, similarities, side, literal=literal, meanwhile=meanwhile)
         return _weigh(rows, texts, similarities, now, profile)
 
-    candidates = read(keys)
+    candidates = read(keys, lambda: texts.context)
     ties, beside = _neighbours(connection, request, candidates, profile)
+    missing: list[int] = []
     if request.mode == "hybrid" and side.query is not None:
         known = set(candidates.keys)
-        missing: list[Key] = [("message", key) for key in beside if key not in known]
-        if missing:
-            candidates += read(missing)
-    _read_relatives(connection, candidates.keys, ties)
+        missing = [key for key in beside if key not in known]
+    relatives = _Relatives(connection, [*candidates.keys, *missing])
+    if missing:
+        candidates += read([("message", key) for key in missing], relatives.ask)
+    relatives.read(ties)
     context = _lend(candidates, ties, texts, periods, profile)
     scored = _score(candidates, context, request.limit, profile)
     if request.conversation_id is None:
@@ -241,14 +242,28 @@ def _neighbours_statement() -> bytes:
     return sql.SQL(statement("neighbours")).format(filter=MESSAGE_FILTER).as_string().encode()
 
 
-def _read_relatives(connection: Connection, keys: Sequence[int], ties: _Ties) -> None:
-    summaries = [-key for key in keys if key < 0]
-    if not summaries:
-        return
-    values = {"summaries": number_array(summaries), "messages": number_array(key for key in keys if key > 0)}
-    for above, below in fetch(connection, statement("relatives"), values):
-        ties.relatives.setdefault(-above, set()).add(below)
-        ties.relatives.setdefault(below, set()).add(-above)
+class _Relatives:
+    """Which of some rows were made from one another: `read` asks the store, unless `ask` has done so before."""
+
+    def __init__(self, connection: Connection, keys: Sequence[int]) -> None:
+        self._connection, self._keys = connection, keys
+        self._asked: Cursor[tuple[Any, ...]] | None = None
+
+    def ask(self) -> None:
+        """Sends the question, if there is a summary; nothing is waited for within a pipeline."""
+        summaries = [-key for key in self._keys if key < 0]
+        if summaries and self._asked is None:
+            values = {"summaries": number_array(summaries), "messages": number_array(k for k in self._keys if k > 0)}
+            self._asked = self._connection.cursor(row_factory=tuple_row).execute(statement("relatives"), values)
+
+    def read(self, ties: _Ties) -> None:
+        """Puts the ties to the others."""
+        self.ask()
+        if self._asked is None:
+            return
+        for above, below in self._asked.fetchall():
+            ties.relatives.setdefault(-above, set()).add(below)
+            ties.relatives.setdefault(below, set()).add(-above)
 
 
 def _lend(

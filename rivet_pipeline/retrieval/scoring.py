@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -263,28 +263,63 @@ def noise_factor(
     return 1.0
 
 
-_CORRECTION = re.compile(
-    r"""^\W*(?:no|nope|wrong|stop|wait)\b[,.!:;\s]
-      | \bthat(?:['\u2019]s|\sis)\s(?:wrong|not\s(?:right|correct|what\sI))
-      | \b(?:actually|correction|i\smeant|you\smisunderstood|instead\sof\sthat)\b
-      | \b(?:don['\u2019]?t|do\snot|never)\s(?:do|use|touch|change|add|write|edit|run)\b
-      | \bnot\s\w+[\w\s]{0,40},?\s(?:but|rather)\b""",
-    re.IGNORECASE | re.VERBOSE,
+class _Clue(NamedTuple):
+    """A pattern, and words one of which is in every text that it matches, in small letters: looking for these is quick.
+
+    None: there are no such words.
+    """
+
+    pattern: re.Pattern[str]
+    words: tuple[str, ...] | None = None
+
+    def is_in(self, text: str, lowered: str) -> bool:
+        """Whether a text, given also in small letters, matches the pattern."""
+        if self.words is not None and not any(word in lowered for word in self.words):
+            return False
+        return self.pattern.search(text) is not None
+
+
+def _clue(pattern: str, *words: str) -> _Clue:
+    return _Clue(re.compile(pattern, re.IGNORECASE | re.VERBOSE), words or None)
+
+
+_CORRECTION = (
+    _clue(r"^\W*(?:no|nope|wrong|stop|wait)\b[,.!:;\s]"),
+    _clue(r"\bthat(?:['\u2019]s|\sis)\s(?:wrong|not\s(?:right|correct|what\sI))", "that"),
+    _clue(
+        r"\b(?:actually|correction|i\smeant|you\smisunderstood|instead\sof\sthat)\b",
+        "actually",
+        "correction",
+        "meant",
+        "misunderstood",
+        "instead",
+    ),
+    _clue(
+        r"\b(?:don['\u2019]?t|do\snot|never)\s(?:do|use|touch|change|add|write|edit|run)\b",
+        "don't",
+        "don\u2019t",
+        "dont",
+        "not",
+        "never",
+    ),
+    _clue(r"\bnot\s\w+[\w\s]{0,40},?\s(?:but|rather)\b", "not"),
 )
-_PREFERENCE = re.compile(
-    r"""\bI(?:['\u2019]d|\swould)?\s(?:prefer|like|love|hate|dislike|want\syou\sto\salways)\b
-      | \b(?:my|our)\s(?:preference|favou?rite|convention|habit)\b
-      | \b(?:always|from\snow\son|in\s(?:the\s)?future)\b
-      | \bremember\s(?:that|to)\b
-      | \bplease\s(?:use|keep|avoid|write)\b""",
-    re.IGNORECASE | re.VERBOSE,
+_PREFERENCE = (
+    _clue(
+        r"""\bI(?:['\u2019]d|\swould)?\s(?:prefer|like|love|hate|dislike|want\syou\sto\salways)\b
+          | \b(?:my|our)\s(?:preference|favou?rite|convention|habit)\b
+          | \b(?:always|from\snow\son|in\s(?:the\s)?future)\b
+          | \bremember\s(?:that|to)\b
+          | \bplease\s(?:use|keep|avoid|write)\b"""
+    ),
 )
-_TASK = re.compile(
-    r"""\?\s*$
-      | ^\W*(?:please|can\syou|could\syou|let['\u2019]?s|to-?do)\b
-      | ^\W*(?:add|fix|write|make|create|implement|update|remove|refactor|run|check|find|show|explain|test|deploy)\b
-      | \b(?:TODO|FIXME|action\sitem|next\sstep)s?\b""",
-    re.IGNORECASE | re.VERBOSE,
+_TASK = (
+    _clue(r"\?\s*$", "?"),
+    _clue(
+        r"""^\W*(?:please|can\syou|could\syou|let['\u2019]?s|to-?do
+          | add|fix|write|make|create|implement|update|remove|refactor|run|check|find|show|explain|test|deploy)\b"""
+    ),
+    _clue(r"\b(?:TODO|FIXME|action\sitem|next\sstep)s?\b", "todo", "fixme", "action", "next"),
 )
 _DECLARED: Mapping[str, MemoryType] = {
     "correction": "correction",
@@ -312,13 +347,14 @@ def memory_type(role: str | None, tool_name: str | None, metadata: Mapping[str, 
         return "task"
     if role != "user":
         return "fact"
-    for pattern, found in _USER_TYPES:
-        if pattern.search(text):
+    lowered = text.lower()
+    for clues, found in _USER_TYPES:
+        if any(clue.is_in(text, lowered) for clue in clues):
             return found
     return "fact"
 
 
-_USER_TYPES: tuple[tuple[re.Pattern[str], MemoryType], ...] = (
+_USER_TYPES: tuple[tuple[tuple[_Clue, ...], MemoryType], ...] = (
     (_CORRECTION, "correction"),
     (_PREFERENCE, "preference"),
     (_TASK, "task"),

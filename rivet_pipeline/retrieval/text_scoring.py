@@ -5,15 +5,18 @@ A position is a document's place in the corpus, or, from `len(corpus)` on, among
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 
 from rivet_pipeline.retrieval.index_cache import Corpus, LiveRows
 from rivet_pipeline.retrieval.postings import EMPTY, FAINT, HIDDEN, ROLES, Array, Documents, Postings
 from rivet_pipeline.retrieval.scoring import Profile, idf
+from rivet_pipeline.retrieval.term_hits import Hits, KeptHits
 from rivet_pipeline.retrieval.types import SearchRequest, Source
 
 #: An age is cut at so many days, where the temporal part is 0 anyway.
@@ -32,8 +35,6 @@ _ROWS_PER_SESSION = 8
 _COMMON = 1 / 50
 _MOST_KEPT_BYTES = 32 * 1024 * 1024
 
-_NOBODY: Array = np.empty(0, dtype=np.int64)
-
 
 @dataclass(frozen=True, slots=True)
 class TermPostings:
@@ -43,6 +44,18 @@ class TermPostings:
     pieces: Sequence[Postings | None]
     live_owners: Array
     live_frequencies: Array
+
+
+class Numbers(NamedTuple):
+    """What is known of the rows of one table, by sequence number: which are shown, and of which anything is known.
+
+    `known` has flags up to the highest number of the index and stays the same array as long as its pieces do; `live`
+    has the further rows, shown or not.
+    """
+
+    shown: Array
+    known: Array
+    live: Array
 
 
 class Field:
@@ -69,7 +82,6 @@ class Field:
         self._norms = corpus_norms(corpus, self.mean_length, profile)
         self._live_norms = self._norm(live.documents)
         self._dfs: dict[int, int] = {}
-        self._bounds = np.searchsorted(self._dead, corpus.starts)
 
     def __len__(self) -> int:
         return len(self.corpus) + len(self.live.documents)
@@ -81,22 +93,23 @@ class Field:
         """In how many documents in force a term stands."""
         found = self._dfs.get(term.key)
         if found is None:
-            found = len(term.live_owners) + sum(postings.found for postings in term.pieces if postings is not None)
-            if len(self._dead):
-                hits = [self._dead_hits(number, each) for number, each in enumerate(term.pieces) if each is not None]
-                found -= sum(hits)
+            hits = self._hits(term)
+            found = len(hits) + len(term.live_owners) - int(np.count_nonzero(hits.times_at(self._dead)))
             self._dfs[term.key] = found
         return found
 
-    def _dead_hits(self, number: int, postings: Postings) -> int:
-        dead = self._dead[self._bounds[number] : self._bounds[number + 1]] - self.corpus.starts[number]
-        if not len(dead):
-            return 0
-        dead = dead.astype("<u2")
-        if postings.ordinals is None:
-            return int(np.count_nonzero(postings.frequencies[dead]))
-        at = np.minimum(np.searchsorted(postings.ordinals, dead), len(postings.ordinals) - 1)
-        return int(np.count_nonzero(postings.ordinals[at] == dead))
+    def _hits(self, term: TermPostings) -> Hits:
+        """A term's hits in the corpus, those of superseded rows among them."""
+        kept: KeptHits = self.corpus.kept.setdefault("hits", KeptHits())
+        former = kept.find(term.key)
+        if former is not None and former.norms is self._norms:
+            return former
+        if former is None:
+            hits = Hits.join(term.pieces, self.corpus.starts, self._norms)
+        else:
+            hits = former.with_norms(self._norms)
+        kept.keep(term.key, hits)
+        return hits
 
     def score(self, terms: Iterable[TermPostings]) -> Array:
         """BM25 of every position, float32; 0 where no term stands.
@@ -122,10 +135,8 @@ class Field:
         return scores
 
     def _score_all(self, scores: Array, term: TermPostings, weight: np.float32) -> None:
-        for number, postings in enumerate(term.pieces):
-            if postings is not None:
-                part = slice(self.corpus.starts[number], self.corpus.starts[number + 1])
-                _add(scores[part], self._norms[part], postings, weight)
+        hits = self._hits(term)
+        np.add.at(scores, hits.positions, weight * hits.saturated)
         if len(term.live_owners):
             places = term.live_owners + len(self.corpus)
             times = term.live_frequencies.astype(np.float32)
@@ -133,23 +144,13 @@ class Field:
 
     def _times_at(self, positions: Array, term: TermPostings) -> Array:
         """How often a term stands at each of some ascending positions."""
-        times = np.zeros(len(positions), dtype=np.float32)
-        bounds = np.searchsorted(positions, self.corpus.starts)
-        for number, postings in enumerate(term.pieces):
-            part = slice(bounds[number], bounds[number + 1])
-            if postings is None or part.start == part.stop:
-                continue
-            # Of the ordinals' own type, or all of these would be copied into another one.
-            places = (positions[part] - self.corpus.starts[number]).astype("<u2")
-            if postings.ordinals is None:
-                times[part] = postings.frequencies[places]
-            else:
-                at = np.minimum(np.searchsorted(postings.ordinals, places), len(postings.ordinals) - 1)
-                times[part] = np.where(postings.ordinals[at] == places, postings.frequencies[at], 0)
+        split = int(np.searchsorted(positions, len(self.corpus)))
+        times = self._hits(term).times_at(positions[:split])
+        if split == len(positions):
+            return times
         live = np.zeros(len(self.live.documents), dtype=np.float32)
         live[term.live_owners] = term.live_frequencies
-        times[bounds[-1] :] = live[positions[bounds[-1] :] - len(self.corpus)]
-        return times
+        return np.concatenate([times, live[positions[split:] - len(self.corpus)]])
 
     def coverage(self, terms: Iterable[TermPostings], positions: Array) -> Array:
         """Which share of the terms, by weight, each of some ascending positions holds, 0 to 1."""
@@ -166,14 +167,7 @@ class Field:
         """The positions that hold every one of the terms, ascending."""
         hits = np.zeros(len(self), dtype=np.uint16)
         for term in terms:
-            for number, postings in enumerate(term.pieces):
-                if postings is None:
-                    continue
-                part = hits[self.corpus.starts[number] : self.corpus.starts[number + 1]]
-                if postings.ordinals is None:
-                    part += postings.frequencies > 0
-                else:
-                    part[postings.ordinals] += 1
+            hits[self._hits(term).positions] += 1
             hits[term.live_owners + len(self.corpus)] += 1
         hits[self._dead] = 0
         return np.flatnonzero(hits == len(terms)) if terms else np.empty(0, dtype=np.int64)
@@ -186,18 +180,20 @@ class Field:
             lambda places: np.where(self.live.messages[places], 1, -1) * self.live.documents.seq[places],
         )
 
-    def numbers(self, shown: Array, source: Source) -> Array:
-        """A flag for each sequence number of a table: whether its row is `shown` (by position) or not known here."""
+    def numbers(self, shown: Array, source: Source) -> Numbers:
+        """The rows of a table that are `shown` (by position), by their sequence numbers."""
         corpus, rows = self.corpus, self.live
         part = corpus.part(source)
+        flags = shown[part]
+        superseded = self._superseded[(self._superseded >= part.start) & (self._superseded < part.stop)]
+        if len(superseded):
+            flags = flags.copy()
+            flags[superseded - part.start] = False
         live = rows.alive & (rows.messages == (source == "message"))
-        known = corpus.known(source)
-        flags = np.ones(max(len(known), int(rows.documents.seq[live].max(initial=0)) + 1), dtype=bool)
-        np.logical_not(known, out=flags[: len(known)])
-        flags[rows.documents.seq[live]] = False
-        flags[corpus.documents.seq[part][shown[part]]] = True
-        flags[rows.documents.seq[live & shown[len(corpus) :]]] = True
-        return flags
+        further = rows.documents.seq[live & shown[len(corpus) :]]
+        return Numbers(
+            np.concatenate([corpus.documents.seq[part][flags], further]), corpus.known(source), rows.documents.seq[live]
+        )
 
     def times(self, positions: Array) -> Array:
         """The rows' times in seconds since 1970."""
@@ -228,8 +224,8 @@ class Field:
             lambda places: _freshness(self.live.documents.at[places], moment, self.profile),
         )
 
-    def is_recent(self, positions: Array, now: datetime, least: float) -> Array:
-        """Whether the freshness of rows that were never accessed is at least so much; the live ones are taken to be."""
+    def recent(self, now: datetime, least: float) -> Array:
+        """For each position whether a row that was never accessed is at least so fresh; live ones are taken to be."""
         moment = _quarter(now)
         recent = self.corpus.kept.get("recent")
         if recent is None or recent[0] != (self.profile, moment, least):
@@ -238,7 +234,7 @@ class Field:
                 corpus_freshness(self.corpus, moment, self.profile) >= np.float32(least),
             )
             self.corpus.kept["recent"] = recent
-        return self._both(positions, recent[1].__getitem__, lambda places: np.ones(len(places), dtype=bool))
+        return np.concatenate([recent[1], np.ones(len(self.live.documents), dtype=bool)])
 
     def _both(self, positions: Array, old: Callable[[Array], Array], new: Callable[[Array], Array]) -> Array:
         split = int(np.searchsorted(positions, len(self.corpus)))
@@ -246,10 +242,19 @@ class Field:
             return old(positions)
         return np.concatenate([old(positions[:split]), new(positions[split:] - len(self.corpus))])
 
-    def places(self, keys: Array) -> Array:
-        """The positions of rows by key, -1 for a row that is not here."""
-        places = self.corpus.places(keys)
-        places[np.isin(places, self._superseded)] = -1
+    def places(self, keys: Array, *, keep: str | None = None) -> Array:
+        """The positions of rows by key, -1 for a row that is not here.
+
+        With `keep` the corpus keeps what it has of this very array under that name, for the next search that asks.
+        """
+        kept = None if keep is None else self.corpus.kept.get(keep)
+        if kept is None or kept[0] is not keys:
+            kept = (keys, self.corpus.places(keys))
+            if keep is not None:
+                self.corpus.kept[keep] = kept
+        places = kept[1].copy()
+        if len(self._superseded):
+            places[np.isin(places, self._superseded)] = -1
         alive = np.flatnonzero(self.live.alive)
         if len(alive):
             numbers = np.where(self.live.messages[alive], 1, -1) * self.live.documents.seq[alive]
@@ -285,7 +290,8 @@ class Field:
                 continue
             times = np.zeros(conversations + 1, dtype=np.float32)
             times[: len(self.corpus.session_lengths)] = self._corpus_times(term)[: conversations + 1]
-            np.subtract.at(times, numbers[gone], self._times_at(gone, term))
+            if len(gone):
+                np.subtract.at(times, numbers[gone], self._times_at(gone, term))
             np.add.at(times, live_numbers[term.live_owners], term.live_frequencies)
             times[0] = 0
             weight = idf(count, int(np.count_nonzero(times))) * (self.profile.k1 + 1)
@@ -298,35 +304,17 @@ class Field:
         kept: dict[int, Array] = self.corpus.kept.setdefault("session times", {})
         times = kept.get(term.key)
         if times is None:
-            numbers, owners, counts = self.corpus.session_numbers, [_NOBODY], [_NOBODY]
-            for number, postings in enumerate(term.pieces):
-                start = self.corpus.starts[number]
-                if postings is None or start >= self.corpus.messages:
-                    continue
-                part = numbers[start : self.corpus.starts[number + 1]]
-                owners.append(part if postings.ordinals is None else part[postings.ordinals])
-                counts.append(postings.frequencies)
+            hits = self._hits(term)
             times = np.bincount(
-                np.concatenate(owners), weights=np.concatenate(counts), minlength=len(self.corpus.session_lengths)
+                self.corpus.session_numbers[hits.positions],
+                weights=hits.frequencies,
+                minlength=len(self.corpus.session_lengths),
             ).astype(np.float32)
             if self.df(term) > _COMMON * self.count:
                 if (len(kept) + 1) * times.nbytes > _MOST_KEPT_BYTES:
                     kept.clear()
                 kept[term.key] = times
         return times
-
-
-def _add(scores: Array, norms: Array, postings: Postings, weight: np.float32) -> None:
-    times = postings.frequencies.astype(np.float32)
-    if postings.ordinals is None:
-        times /= times + norms
-        times *= weight
-        scores += times
-        return
-    places = postings.ordinals.astype(np.intp)
-    times /= norms.take(places) + times
-    times *= weight
-    scores[places] += times
 
 
 def length_norms(lengths: Array, mean_length: float, profile: Profile) -> Array:
@@ -377,8 +365,6 @@ def visible(field: Field, request: SearchRequest, conversations: Array | None, n
     one is asked for by its id.
     """
     corpus, live = field.corpus, field.live
-    messages = np.zeros(len(corpus), dtype=bool)
-    messages[: corpus.messages] = True
     shown = corpus.kept.get("shown")
     if shown is None or not np.array_equal(shown[0], noise):
         shown = (noise, _shown(corpus.documents, corpus.alive, noise))
@@ -389,8 +375,8 @@ def visible(field: Field, request: SearchRequest, conversations: Array | None, n
     live_shown = _shown(live.documents, live.alive, noise)
     return np.concatenate(
         [
-            shown[1] & _passes(corpus.documents, messages, request, conversations),
-            live_shown & _passes(live.documents, live.messages, request, conversations),
+            _passing(shown[1], corpus.documents, corpus.is_message, request, conversations),
+            _passing(live_shown, live.documents, live.messages, request, conversations),
         ]
     )
 
@@ -400,8 +386,11 @@ def _shown(documents: Documents, alive: Array, noise: Array) -> Array:
     return shown & ~np.isin(documents.conversation, noise) if len(noise) else shown
 
 
-def _passes(documents: Documents, messages: Array, request: SearchRequest, conversations: Array | None) -> Array:
-    passes = np.ones(len(documents), dtype=bool)
+def _passing(
+    shown: Array, documents: Documents, messages: Array, request: SearchRequest, conversations: Array | None
+) -> Array:
+    """Of the `shown` documents those that the filters let through; `messages` says which are no summaries."""
+    passes = shown.copy()
     if request.scope == "messages" or request.role is not None:
         passes &= messages
     if request.scope == "summaries":
@@ -409,9 +398,10 @@ def _passes(documents: Documents, messages: Array, request: SearchRequest, conve
     if request.role is not None:
         passes &= documents.role == (ROLES.index(request.role) if request.role in ROLES else len(ROLES))
     if request.since is not None:
-        passes &= documents.at >= _second(request.since)
+        passes &= documents.at >= min(max(math.floor(request.since.timestamp()), _FIRST_SECOND), _LAST_SECOND)
     if request.before is not None:
-        passes &= documents.since <= _second(request.before)
+        # Of what stands at the first or the last second it is not known whether it was before.
+        passes &= documents.since < min(max(math.ceil(request.before.timestamp()), _FIRST_SECOND + 1), _LAST_SECOND + 1)
     if request.agent is not None:
         named = np.zeros(len(documents), dtype=bool)
         for number, names in enumerate(documents.names):
@@ -423,8 +413,15 @@ def _passes(documents: Documents, messages: Array, request: SearchRequest, conve
     return passes
 
 
-def _second(moment: datetime) -> int:
-    return min(max(int(np.floor(moment.timestamp())), 0), 2**32 - 1)
+#: What the columns of times hold, in seconds since 1970; an earlier or a later time stands as the one or the other.
+_FIRST_SECOND, _LAST_SECOND = 0, 2**32 - 1
+
+
+def tells(moment: datetime | None) -> bool:
+    """Whether the columns tell exactly which rows are from before a time: they have whole seconds."""
+    if moment is None:
+        return True
+    return moment.microsecond == 0 and _FIRST_SECOND < moment.timestamp() < _LAST_SECOND
 
 
 def promise(text: Array, fresh: Array, faint: Array, profile: Profile) -> tuple[Array, Array]:

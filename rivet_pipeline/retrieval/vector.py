@@ -24,7 +24,7 @@ from rivet_pipeline.retrieval.filters import (
     number_array,
     statement,
 )
-from rivet_pipeline.retrieval.postings import Array
+from rivet_pipeline.retrieval.text_scoring import Numbers
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source
 from rivet_pipeline.retrieval.vector_codes import CACHE as CODES
 from rivet_pipeline.retrieval.vector_codes import Ready
@@ -98,7 +98,7 @@ def nearest(
     *,
     wanted: int,
     meanwhile: Callable[[], None] | None = None,
-    within: Callable[[], Callable[[Source], Array] | None] | None = None,
+    within: Callable[[], Callable[[Source], Numbers] | None] | None = None,
 ) -> Nearest:
     """The rows whose best chunk lies nearest: `wanted` messages, half as many summaries (`request.limit` at least).
 
@@ -119,7 +119,7 @@ def nearest(
     asked = vector_text(vector)
     sides: list[_Given | _Side] = []
     if within is not None and is_narrow(request):
-        sides += _by_codes(connection, model, vector, asked, request, within(), wanted_of)
+        sides += _by_codes(connection, model, vector, asked, request, within, wanted_of)
     coded = {side.source for side in sides}
     sides += [
         _Side(connection, source, model, asked, request, count)
@@ -171,21 +171,22 @@ def _by_codes(
     vector: NDArray[np.float32],
     asked: str,
     request: SearchRequest,
-    within: Callable[[Source], Array] | None,
+    within: Callable[[], Callable[[Source], Numbers] | None],
     wanted_of: dict[Source, int],
 ) -> list[_Given]:
     """The sides of the sources whose codes are in force.
 
-    `asked` is the vector as Postgres reads it. `within` has a flag by number for the rows within the filters, or a few
-    too many of them; None: not known.
+    `asked` is the vector as Postgres reads it. `within` says which rows are within the filters, or a few too many.
     """
-    if within is None:
+    ready = CODES.codes(connection, model.id, model.dimensions, tuple(wanted_of), within)
+    numbers = within()
+    if numbers is None:
         return []
-    ready = CODES.codes(connection, model.id, model.dimensions, tuple(wanted_of))
     unit = _unit(vector).astype(np.float32)
     return [
-        _Given(connection, source, model, unit, asked, request, wanted_of[source], codes, within)
-        for source, codes in ready.items()
+        _Given(connection, source, model, unit, asked, request, wanted_of[source], ready[source], numbers)
+        for source in wanted_of
+        if source in ready
     ]
 
 
@@ -202,7 +203,7 @@ class _Given:
         request: SearchRequest,
         wanted: int,
         ready: Ready,
-        within: Callable[[Source], Array],
+        within: Callable[[Source], Numbers],
     ) -> None:
         self.source = source
         self._connection, self._model, self._unit, self._request = connection, model, unit, request

@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.postings import Array
-from rivet_pipeline.retrieval.text_scoring import top
+from rivet_pipeline.retrieval.text_scoring import Numbers, top
 from rivet_pipeline.retrieval.types import Source
 
 #: Owners of a piece at most, by their numbers: an offset has two bytes, and one is written in a fraction of a second.
@@ -41,6 +42,11 @@ MOST_CHANGED = 2_000
 #: Chunks that are compared with the query's components, after bits alone, for each one that is chosen.
 _NEAR_EACH = 20
 
+#: Of a larger scope the first quarter of the bits (two words at least) says first which chunks are compared whole: so
+#: many for each that is to be near. Of the 10 nearest of 333,000 rows 0.882 were chosen instead of 0.886.
+_FIRST_EACH = 12
+_FIRST_WORDS = 2
+
 #: The least that unit vectors lie from their mean, squared.
 _LEAST_SQUARE = 1e-3
 
@@ -50,7 +56,7 @@ _WORD_BITS, _WORD_BYTES = 64, 8
 _SIGNS = 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Codes:
     """The codes of one model's vectors of one table, a chunk each: `owners` ascend, `words` has a line for 64 bits."""
 
@@ -59,6 +65,7 @@ class Codes:
     owners: Array
     words: Array
     centre: NDArray[np.float32]
+    _unknown_of: dict[str, tuple[Array, Array]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def join(
@@ -77,18 +84,46 @@ class Codes:
             centre,
         )
 
-    def choose(self, asked: Array, query: NDArray[np.float32], count: int) -> tuple[Array, bool]:
-        """Of the rows whose numbers are `asked` for (a flag by number) those of the `count` chunks likely the nearest.
+    def choose(self, asked: Numbers, query: NDArray[np.float32], count: int) -> tuple[Array, bool]:
+        """Of the rows that are `asked` for, and those of which nothing is known, the ones of the nearest chunks.
 
-        A number beyond the flags is asked for. `query` is a unit vector of the model. True: these are all the rows with
-        a vector.
+        These are likely the `count` nearest. `query` is a unit vector of the model. True: these are all the rows with a
+        vector.
         """
-        beyond = int(np.searchsorted(self.owners, len(asked)))
-        among = np.concatenate([np.flatnonzero(asked[self.owners[:beyond]]), np.arange(beyond, len(self.owners))])
+        among = self._chunks(asked)
         if len(among) <= count:
             return np.unique(self.owners[among]), True
         among = self._nearest(among, query, _NEAR_EACH * count)
         return np.unique(self.owners[among[top(self._similarities(among, query), count)]]), False
+
+    @cached_property
+    def _starts(self) -> Array:
+        """By number where a row's chunks begin, up to one beyond the last number."""
+        last = int(self.owners[-1]) if len(self.owners) else 0
+        return np.searchsorted(self.owners, np.arange(last + 2))
+
+    def _chunks(self, asked: Numbers) -> Array:
+        """The places of all chunks of the rows that are asked for or of which nothing is known."""
+        numbers = np.concatenate([asked.shown, self._unknown(asked)])
+        numbers = numbers[numbers < len(self._starts) - 1]
+        starts = self._starts[numbers]
+        counts = self._starts[numbers + 1] - starts
+        if counts.max(initial=0) <= 1:
+            chunks: Array = starts[counts > 0]
+            return chunks
+        ends = np.cumsum(counts)
+        return np.repeat(starts - ends + counts, counts) + np.arange(ends[-1])
+
+    def _unknown(self, asked: Numbers) -> Array:
+        """The rows with a vector of which nothing is known; that search by search the same is known makes it cheap."""
+        last = self._unknown_of.get("last")
+        if last is None or last[0] is not asked.known:
+            rows = np.unique(self.owners)
+            beyond = int(np.searchsorted(rows, len(asked.known)))
+            last = (asked.known, np.concatenate([rows[:beyond][~asked.known[rows[:beyond]]], rows[beyond:]]))
+            self._unknown_of["last"] = last
+        unknown = last[1]
+        return unknown[~np.isin(unknown, asked.live)] if len(unknown) else unknown
 
     def _similarities(self, among: Array, query: NDArray[np.float32]) -> Array:
         """About the cosine of the query and of each chunk, as if every component lay equally far from the mean."""
@@ -106,8 +141,15 @@ class Codes:
         if len(among) <= count:
             return among
         wanted = np.packbits(_padded(query - self.centre) > 0).view(np.uint64)
+        first = max(_FIRST_WORDS, len(wanted) // 4)
+        if first < len(wanted) and len(among) > 2 * _FIRST_EACH * count:
+            among = self._fewest_apart(among, wanted[:first], _FIRST_EACH * count)
+        return self._fewest_apart(among, wanted, count)
+
+    def _fewest_apart(self, among: Array, wanted: Array, count: int) -> Array:
+        """The chunks with the most bits in common with the first words of a code; about `count` of them, ascending."""
         apart = np.zeros(len(among), dtype=np.int16)
-        for line, word in zip(self.words, wanted, strict=True):
+        for line, word in zip(self.words, wanted, strict=False):
             apart += np.bitwise_count(line[among] ^ word)
         # With those that lie as far as the last one, unless they are very many.
         last = np.searchsorted(np.cumsum(np.bincount(apart)), count)
@@ -124,12 +166,11 @@ def _sums(octets: Array, weights: NDArray[np.float32]) -> Array:
     All 256 sums of the eight weights of an octet are few, so a code takes one step an octet instead of one a bit.
     """
     # Not `@`: BLAS would wake its threads for this.
-    tables = np.einsum("ij,wkj->kwi", _SIGNS, weights.reshape(len(weights), -1, 8))
-    sums = np.zeros((len(weights), len(octets)), dtype=np.float32)
-    for octet, of_weights in zip(np.ascontiguousarray(octets.T).astype(np.intp), tables, strict=True):
-        for total, table in zip(sums, of_weights, strict=True):
-            total += table.take(octet, mode="clip")
-    return sums
+    tables = np.einsum("ij,wkj->kiw", _SIGNS, weights.reshape(len(weights), -1, 8))
+    sums = np.zeros((len(octets), len(weights)), dtype=np.float32)
+    for octet, table in zip(np.ascontiguousarray(octets.T).astype(np.intp), tables, strict=True):
+        sums += table.take(octet, axis=0, mode="clip")
+    return sums.T
 
 
 def _padded(query: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -154,15 +195,23 @@ class CodeCache:
         self._kept: OrderedDict[tuple[Any, ...], Codes] = OrderedDict()
 
     def codes(
-        self, connection: Connection, model: int, dimensions: int, sources: Sequence[Source]
+        self,
+        connection: Connection,
+        model: int,
+        dimensions: int,
+        sources: Sequence[Source],
+        meanwhile: Callable[[], object],
     ) -> dict[Source, Ready]:
-        """What is in force, by source.
+        """What is in force, by source. `meanwhile` is called while the store looks.
 
         A source is missing when its graph must be walked: not coded, too many changes, or too many codes.
         """
-        states = connection.execute(
-            statement("vector_state"), {"model": model, "sources": list(sources), "most": MOST_CHANGED + 1}
-        ).fetchall()
+        with connection.pipeline():
+            asked = connection.execute(
+                statement("vector_state"), {"model": model, "sources": list(sources), "most": MOST_CHANGED + 1}
+            )
+            meanwhile()
+            states = asked.fetchall()
         found: dict[Source, Ready] = {}
         words = -(-dimensions // _WORD_BITS)
         for state in states:

@@ -58,7 +58,7 @@ _EXPECTED: dict[tuple[str, str], set[str]] = {
     ("plain", "neighbours"): {"ros_messages_seq", "ros_messages_conversation"},
     ("plain", "relatives"): {"ros_summaries_seq_key"},
     ("plain", "read_hits"): {"ros_messages_seq", "ros_conversations_pkey"},
-    ("since a time", "check_texts"): {"ros_messages_seq", "ros_summaries_seq_key"},
+    ("since part of a second", "check_texts"): {"ros_messages_seq", "ros_summaries_seq_key"},
     ("one conversation", "nearest_exact message"): {"ros_messages_conversation", "ros_embeddings_pkey"},
     ("one conversation", "nearest_exact summary"): {"ros_summaries_conversation"},
     ("unindexed", "index_messages"): {"ros_messages_seq"},
@@ -121,7 +121,9 @@ def plans(server: EmbeddedServer) -> Iterator[Plans]:
         row = connection.execute("SELECT id FROM ros_conversations LIMIT 1").fetchone()
         assert row is not None
         found = explain(connection, "plain", sent(connection))
-        found |= explain(connection, "since a time", sent(connection, since=NOW - timedelta(days=3_650)))
+        found |= explain(
+            connection, "since part of a second", sent(connection, since=NOW - timedelta(days=3_650, microseconds=1))
+        )
         found |= explain(connection, "one conversation", sent(connection, conversation_id=row["id"]))
         for number in range(3):
             add_message(connection, f"kestrel 7, late {number}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -253,10 +253,10 @@ def test_looking_at_the_likely_rows_alone_finds_what_looking_at_all_finds(
         )
     index, passed_over, weigh = IndexCache(), 0, lexical.TextSearch._weigh_likely
 
-    def counting(self: lexical.TextSearch, scores: Any) -> Any:
+    def counting(self: lexical.TextSearch) -> Any:
         nonlocal passed_over
-        likely = weigh(self, scores)
-        passed_over += 0 if likely is None else len(scores) - len(likely.positions)
+        likely = weigh(self)
+        passed_over += 0 if likely is None else len(self._positions) - len(likely.positions)
         return likely
 
     monkeypatch.setattr(lexical.TextSearch, "_weigh_likely", counting)
@@ -278,8 +278,8 @@ def test_when_the_store_turns_likely_rows_away_all_others_are_looked_at(
     for _ in range(250):
         world.add()
     refresh_lexicon(connection)
-    # A second that the columns can not tell apart makes the store test each row.
-    request = SearchRequest("balok getob", limit=5, since=NOW - timedelta(days=500))
+    # A time within a second, which the columns can not tell apart, makes the store test each row.
+    request = SearchRequest("balok getob", limit=5, since=NOW - timedelta(days=500, microseconds=1))
     passing = lexical.TextSearch._passing
 
     def some(self: lexical.TextSearch, keys: Any, *, verbatim: bool = False) -> set[int]:
@@ -288,7 +288,7 @@ def test_when_the_store_turns_likely_rows_away_all_others_are_looked_at(
     monkeypatch.setattr(lexical.TextSearch, "_passing", some)
     # As if no others than some could be among the best, of which the store leaves hardly any.
     monkeypatch.setattr(lexical, "_MANY", 1)
-    monkeypatch.setattr(lexical.TextSearch, "_weigh_likely", lambda self, _: self._weigh(self._positions[:20]))
+    monkeypatch.setattr(lexical.TextSearch, "_weigh_likely", lambda self: self._weigh(self._positions[:20]))
     found = lexical.score_texts(connection, request, now=NOW, kept=20, index=IndexCache()).scores
     assert len(found) >= 20
 
@@ -537,6 +537,54 @@ def test_what_is_kept_in_memory_is_bounded(connection: Connection) -> None:
     for number in range(60):
         lexical.score_texts(connection, SearchRequest(f"word{number}x balok"), now=NOW, kept=10, index=cache)
     assert 0 < cache.bytes_kept <= 5_000
+
+
+@pytest.mark.parametrize("within", [timedelta(0), timedelta(microseconds=1)], ids=["whole seconds", "within a second"])
+def test_times_are_told_by_the_columns_as_the_store_tells_them(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, within: timedelta
+) -> None:
+    moment, second = datetime(2026, 3, 1, 12, tzinfo=UTC), timedelta(seconds=1)
+    around = [moment + n * second + part for n in (-1, 0, 1) for part in (timedelta(0), timedelta(milliseconds=500))]
+    for number, at in enumerate(around):
+        add_message(connection, f"balok {number}", age_days=(NOW - at) / timedelta(days=1))
+        if number == 3:
+            refresh_lexicon(connection)
+    asked, passing = 0, lexical.TextSearch._passing
+
+    def counting(self: lexical.TextSearch, keys: Any, *, verbatim: bool = False) -> set[int]:
+        nonlocal asked
+        asked += 1
+        return passing(self, keys, verbatim=verbatim)
+
+    monkeypatch.setattr(lexical.TextSearch, "_passing", counting)
+    times = {row["seq"]: row["created_at"] for row in connection.execute("SELECT seq, created_at FROM ros_messages")}
+    assert len(times) == len(around)
+    for bound in [moment + within, moment + second + within]:
+        later = {seq for seq, at in times.items() if at >= bound}
+        for request, expected in (
+            (SearchRequest("balok", since=bound), later),
+            (SearchRequest("balok", before=bound), times.keys() - later),
+        ):
+            found = lexical.score_texts(connection, request, now=NOW, kept=50, index=IndexCache()).scores
+            assert {seq for _, seq in found} == expected, request
+    assert asked == (4 if within else 0)
+
+
+def test_times_that_the_columns_do_not_reach_are_told_by_the_store(connection: Connection) -> None:
+    times = [datetime(year, 6, 1, tzinfo=UTC) for year in (1955, 1965, 1975, 2100, 2120, 2150)]
+    for number, at in enumerate(times):
+        add_message(connection, f"balok {number}", age_days=(NOW - at) / timedelta(days=1))
+    refresh_lexicon(connection)
+    seqs = [row["seq"] for row in connection.execute("SELECT seq FROM ros_messages ORDER BY created_at")]
+    for year in (1940, 1960, 1970, 1990, 2110, 2130, 2180):
+        bound = datetime(year, 1, 1, tzinfo=UTC)
+        later = {seq for seq, at in zip(seqs, times, strict=True) if at >= bound}
+        for request, expected in (
+            (SearchRequest("balok", since=bound), later),
+            (SearchRequest("balok", before=bound), set(seqs) - later),
+        ):
+            found = lexical.score_texts(connection, request, now=NOW, kept=50, index=IndexCache()).scores
+            assert {seq for _, seq in found} == expected, request
 
 
 def test_pieces_of_an_older_form_are_brought_up_to_date(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from rivet_pipeline.retrieval.text_scoring import Numbers
 from rivet_pipeline.retrieval.vector_codes import RANGE, Codes, unpack_piece
 
 
@@ -22,11 +25,9 @@ def codes_of(owners: list[int], vectors: NDArray[np.float32]) -> Codes:
     return Codes.join(tuple(map(str, range(len(pieces)))), pieces, words, centre)
 
 
-def flags(*numbers: int) -> NDArray[np.bool_]:
-    """Which numbers are asked for, up to 50,000."""
-    asked = np.zeros(50_001, dtype=bool)
-    asked[list(numbers)] = True
-    return asked
+def asked(*numbers: int, known: int = 50_001) -> Numbers:
+    """These numbers are asked for; up to `known` all are known."""
+    return Numbers(np.array(numbers, dtype=np.int64), np.ones(known, dtype=bool), np.empty(0, dtype=np.int64))
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_the_nearest_rows_are_nearly_always_among_the_chosen(
     vectors = (middle + random.standard_normal((20_000, width))).astype(np.float32)
     query = vectors[1_234] + 0.3 * random.standard_normal(width).astype(np.float32)
     codes = codes_of(list(range(1, 20_001)), vectors)
-    chosen, is_all = codes.choose(flags(*range(1, 20_001)), query / np.linalg.norm(query), 2_000)
+    chosen, is_all = codes.choose(asked(*range(1, 20_001)), query / np.linalg.norm(query), 2_000)
     assert not is_all
     assert len(chosen) == 2_000
     cosines = vectors @ query / np.linalg.norm(vectors, axis=1)
@@ -55,35 +56,73 @@ def test_only_rows_that_are_asked_for_are_chosen(random: np.random.Generator) ->
     vectors = random.standard_normal((5_000, 64)).astype(np.float32)
     owners = list(range(3, 3 + 5_000 * 7, 7))
     codes = codes_of(owners, vectors)
-    chosen, _ = codes.choose(flags(*owners[::2], 1, 2), vectors[0], 100)
+    chosen, _ = codes.choose(asked(*owners[::2], 1, 2), vectors[0], 100)
     assert len(chosen) == 100
     assert set(chosen.tolist()) <= set(owners[::2])
 
 
 def test_few_rows_are_all_chosen_and_rows_without_a_vector_are_not(random: np.random.Generator) -> None:
     codes = codes_of([5, 5, 9, 40_000], random.standard_normal((4, 10)).astype(np.float32))
-    chosen, is_all = codes.choose(flags(5, 6, 40_000), np.ones(10, dtype=np.float32), 50)
+    chosen, is_all = codes.choose(asked(5, 6, 40_000), np.ones(10, dtype=np.float32), 50)
     assert (chosen.tolist(), is_all) == ([5, 40_000], True)
 
 
 def test_a_row_of_several_chunks_is_chosen_once_by_its_best() -> None:
     vectors = np.array([[-1.0] * 8, [1.0] * 8, [1.0] * 7 + [-1.0], [-1.0] * 7 + [1.0]], dtype=np.float32)
     codes = codes_of([1, 1, 2, 3], vectors)
-    chosen, is_all = codes.choose(flags(1, 2, 3), np.ones(8, dtype=np.float32), 2)
+    chosen, is_all = codes.choose(asked(1, 2, 3), np.ones(8, dtype=np.float32), 2)
     assert (chosen.tolist(), is_all) == ([1, 2], False)
 
 
 def test_nothing_is_chosen_of_nothing() -> None:
     query = np.ones(64, dtype=np.float32)
-    chosen, is_all = codes_of([], np.empty((0, 64), dtype=np.float32)).choose(flags(1, 2), query, 5)
+    chosen, is_all = codes_of([], np.empty((0, 64), dtype=np.float32)).choose(asked(1, 2), query, 5)
     assert (chosen.tolist(), is_all) == ([], True)
-    chosen, is_all = codes_of([4], query[None, :]).choose(flags(), query, 5)
+    chosen, is_all = codes_of([4], query[None, :]).choose(asked(), query, 5)
     assert (chosen.tolist(), is_all) == ([], True)
+
+
+def test_rows_of_which_nothing_is_known_are_asked_for(random: np.random.Generator) -> None:
+    codes = codes_of([3, 4, 4, 7, 8, 60_000], random.standard_normal((6, 64)).astype(np.float32))
+    known = np.ones(9, dtype=bool)
+    known[[3, 7]] = False
+    query, none = np.ones(64, dtype=np.float32), np.empty(0, dtype=np.int64)
+    chosen, _ = codes.choose(Numbers(np.array([4]), known, none), query, 9)
+    assert chosen.tolist() == [3, 4, 7, 60_000]
+    # Of a row that the index has not yet it is known all the same whether it is shown.
+    chosen, _ = codes.choose(Numbers(np.array([4, 7]), known, np.array([3, 7])), query, 9)
+    assert chosen.tolist() == [4, 7, 60_000]
+    chosen, _ = codes.choose(Numbers(np.array([4, 9, 70_000]), np.ones(60_001, dtype=bool), none), query, 9)
+    assert chosen.tolist() == [4]
+
+
+def test_a_first_look_at_some_bits_hardly_loses_the_nearest(
+    random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = random.standard_normal((20_000, 256)).astype(np.float32)
+    codes = codes_of(list(range(1, 20_001)), vectors)
+    looks: list[tuple[int, int]] = []
+    fewest = Codes._fewest_apart
+
+    def counting(self: Codes, among: Any, wanted: Any, count: int) -> Any:
+        looks.append((len(among), len(wanted)))
+        return fewest(self, among, wanted, count)
+
+    monkeypatch.setattr(Codes, "_fewest_apart", counting)
+    found = 0
+    for number in range(20):
+        query = vectors[number] + 0.8 * random.standard_normal(256).astype(np.float32)
+        chosen, _ = codes.choose(asked(*range(1, 20_001)), query / np.linalg.norm(query), 30)
+        found += number + 1 in chosen
+    assert found >= 19
+    assert looks[0] == (20_000, 2)
+    assert looks[1][0] < 10_000
+    assert looks[1][1] == 4
 
 
 def test_numbers_beyond_the_flags_are_asked_for(random: np.random.Generator) -> None:
     codes = codes_of([3, 4, 7, 60_000], random.standard_normal((4, 64)).astype(np.float32))
-    chosen, _ = codes.choose(flags(4)[:6], np.ones(64, dtype=np.float32), 5)
+    chosen, _ = codes.choose(asked(4, known=6), np.ones(64, dtype=np.float32), 5)
     assert chosen.tolist() == [4, 7, 60_000]
 
 
@@ -100,7 +139,7 @@ def test_very_many_equal_codes_are_not_all_compared(
 
     monkeypatch.setattr(Codes, "_similarities", counting)
     codes = codes_of(list(range(1, 40_001)), np.tile(random.standard_normal(64).astype(np.float32), (40_000, 1)))
-    chosen, _ = codes.choose(flags(*range(1, 40_001)), np.ones(64, dtype=np.float32), 100)
+    chosen, _ = codes.choose(asked(*range(1, 40_001)), np.ones(64, dtype=np.float32), 100)
     assert len(chosen) == 100
     assert judged == [2_000]
 
@@ -111,6 +150,6 @@ def test_a_centre_that_is_one_of_the_vectors_still_tells_near_from_far(random: n
     centre = units[0] * np.float32(1.0001)
     words = unpack_piece(0, np.arange(5_000).astype("<u2").tobytes(), np.packbits(units > centre, axis=1).tobytes(), 1)
     codes = Codes.join(("one",), [words], 1, centre)
-    chosen, _ = codes.choose(np.ones(5_000, dtype=bool), units[1_234], 500)
+    chosen, _ = codes.choose(asked(known=0), units[1_234], 500)
     best = np.argsort(-(units @ units[1_234]))[:10]
     assert len(np.intersect1d(chosen, best)) >= 8

@@ -7,11 +7,12 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
+from fastapi.concurrency import run_in_threadpool
 
 from rivet_pipeline.api.answers import browse_answer, lineage_answer, search_answer, stats_answer
 from rivet_pipeline.api.context_answers import expansion_answer, unfolded_answer
 from rivet_pipeline.api.context_models import ExpandQuery, ExpansionAnswer, UnfoldedSearchAnswer, UnfoldingSearchQuery
-from rivet_pipeline.api.dependencies import FromApp
+from rivet_pipeline.api.dependencies import FromApp, Resources
 from rivet_pipeline.api.models import (
     BrowseAnswer,
     BrowseQuery,
@@ -35,13 +36,18 @@ router = APIRouter(prefix="/api/memory", tags=["memory"])
 
 
 @router.get("/search", summary="Find messages and summaries")
-def search_memory(query: Annotated[UnfoldingSearchQuery, Query()], resources: FromApp) -> UnfoldedSearchAnswer:
+async def search_memory(query: Annotated[UnfoldingSearchQuery, Query()], resources: FromApp) -> UnfoldedSearchAnswer:
     """Finds by words and by meaning, best first, in one list; with `mode` also by reading the texts themselves.
 
     `degraded` says when meaning could not be used, and why, or how far back texts were read. An answer without results
     carries a `reason`. An expression that Postgres can not take, or not in time, is a 400. `expand` unfolds the best
     summaries to what they were made from; `synthesize` adds an answer in words. Neither can fail the hits.
     """
+    # A plain function would be run in a thread by FastAPI, and so would its answer's validation: two hops, not one.
+    return await run_in_threadpool(_search, query, resources)
+
+
+def _search(query: UnfoldingSearchQuery, resources: Resources) -> UnfoldedSearchAnswer:
     since, before = period(query.since, query.before, query.window, zone=resources.zone, now=datetime.now(UTC))
     request = SearchRequest(
         query=query.q,

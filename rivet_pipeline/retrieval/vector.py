@@ -184,9 +184,9 @@ def _by_codes(
         return []
     unit = _unit(vector).astype(np.float32)
     return [
-        _Given(connection, source, model, unit, asked, request, wanted_of[source], ready[source], numbers)
-        for source in wanted_of
-        if source in ready
+        _Given(connection, source, model, unit, asked, request, wanted_of[source], codes, numbers)
+        # Where less is to choose from comes first: the store is busy while more is chosen.
+        for source, codes in sorted(ready.items(), key=lambda item: len(item[1].codes.owners))
     ]
 
 

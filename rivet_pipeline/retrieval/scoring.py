@@ -264,9 +264,9 @@ def noise_factor(
 
 
 class _Clue(NamedTuple):
-    """A pattern, and words one of which is in every text that it matches, in small letters: looking for these is quick.
+    """A pattern, and words one of which is in every ASCII text that it matches, in small letters.
 
-    None: there are no such words.
+    Looking for these is quick. None: there are no such words.
     """
 
     pattern: re.Pattern[str]
@@ -274,7 +274,8 @@ class _Clue(NamedTuple):
 
     def is_in(self, text: str, lowered: str) -> bool:
         """Whether a text, given also in small letters, matches the pattern."""
-        if self.words is not None and not any(word in lowered for word in self.words):
+        # Some letters beyond ASCII match one of these in any case and have another small letter.
+        if self.words is not None and text.isascii() and not any(word in lowered for word in self.words):
             return False
         return self.pattern.search(text) is not None
 
@@ -297,7 +298,6 @@ _CORRECTION = (
     _clue(
         r"\b(?:don['\u2019]?t|do\snot|never)\s(?:do|use|touch|change|add|write|edit|run)\b",
         "don't",
-        "don\u2019t",
         "dont",
         "not",
         "never",

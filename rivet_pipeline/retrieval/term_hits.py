@@ -17,19 +17,27 @@ MOST_HIT_BYTES = 160 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class Norms:
+    """BM25's part of the denominator that is each document's own; `made_with` k1, b and a mean length."""
+
+    of_documents: Array
+    made_with: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Hits:
     """The documents that hold a term, by ascending position, and how often each does.
 
-    `saturated` is what BM25 makes of a frequency, f / (f + norm) with the `norms` of all documents: 0 to 1.
+    `saturated` is what BM25 makes of a frequency, f / (f + norm) with norms `made_with` these: 0 to 1.
     """
 
     positions: Array
     frequencies: Array
     saturated: Array
-    norms: Array
+    made_with: tuple[float, float, float]
 
     @classmethod
-    def join(cls, pieces: Sequence[Postings | None], starts: Sequence[int], norms: Array) -> Hits:
+    def join(cls, pieces: Sequence[Postings | None], starts: Sequence[int], norms: Norms) -> Hits:
         """The postings of a corpus' pieces, which begin at `starts`."""
         positions, frequencies = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype="u1")]
         for start, postings in zip(starts, pieces, strict=False):
@@ -45,9 +53,9 @@ class Hits:
         return cls._of(joined, np.concatenate(frequencies), norms)
 
     @classmethod
-    def _of(cls, positions: Array, frequencies: Array, norms: Array) -> Hits:
+    def _of(cls, positions: Array, frequencies: Array, norms: Norms) -> Hits:
         times = frequencies.astype(np.float32)
-        return cls(positions, frequencies, times / (times + norms[positions]), norms)
+        return cls(positions, frequencies, times / (times + norms.of_documents[positions]), norms.made_with)
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -57,9 +65,10 @@ class Hits:
         """About how many bytes it takes in memory."""
         return 200 + self.positions.nbytes + self.frequencies.nbytes + self.saturated.nbytes
 
-    def with_norms(self, norms: Array) -> Hits:
+    def with_norms(self, norms: Norms) -> Hits:
         """The same hits for other norms."""
-        return self if self.norms is norms else self._of(self.positions, self.frequencies, norms)
+        same = self.made_with == norms.made_with
+        return self if same else self._of(self.positions, self.frequencies, norms)
 
     def times_at(self, positions: Array) -> Array:
         """How often the term stands at each of some positions, float32."""

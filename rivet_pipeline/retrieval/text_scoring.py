@@ -16,7 +16,7 @@ import numpy as np
 from rivet_pipeline.retrieval.index_cache import Corpus, LiveRows
 from rivet_pipeline.retrieval.postings import EMPTY, FAINT, HIDDEN, ROLES, Array, Documents, Postings
 from rivet_pipeline.retrieval.scoring import Profile, idf
-from rivet_pipeline.retrieval.term_hits import Hits, KeptHits
+from rivet_pipeline.retrieval.term_hits import Hits, KeptHits, Norms
 from rivet_pipeline.retrieval.types import SearchRequest, Source
 
 #: An age is cut at so many days, where the temporal part is 0 anyway.
@@ -82,6 +82,7 @@ class Field:
         self._norms = corpus_norms(corpus, self.mean_length, profile)
         self._live_norms = self._norm(live.documents)
         self._dfs: dict[int, int] = {}
+        self._found: dict[int, Hits] = {}
 
     def __len__(self) -> int:
         return len(self.corpus) + len(self.live.documents)
@@ -93,23 +94,27 @@ class Field:
         """In how many documents in force a term stands."""
         found = self._dfs.get(term.key)
         if found is None:
-            hits = self._hits(term)
-            found = len(hits) + len(term.live_owners) - int(np.count_nonzero(hits.times_at(self._dead)))
+            found = len(term.live_owners) + sum(postings.found for postings in term.pieces if postings is not None)
+            if len(self._dead):
+                found -= int(np.count_nonzero(self._hits(term).times_at(self._dead)))
             self._dfs[term.key] = found
         return found
 
     def _hits(self, term: TermPostings) -> Hits:
         """A term's hits in the corpus, those of superseded rows among them."""
-        kept: KeptHits = self.corpus.kept.setdefault("hits", KeptHits())
-        former = kept.find(term.key)
-        if former is not None and former.norms is self._norms:
-            return former
-        if former is None:
-            hits = Hits.join(term.pieces, self.corpus.starts, self._norms)
-        else:
-            hits = former.with_norms(self._norms)
-        kept.keep(term.key, hits)
-        return hits
+        found = self._found.get(term.key)
+        if found is None:
+            kept: KeptHits = self.corpus.kept.setdefault("hits", KeptHits())
+            former = kept.find(term.key)
+            if former is None:
+                found = Hits.join(term.pieces, self.corpus.starts, self._norms)
+            else:
+                found = former.with_norms(self._norms)
+            if found is not former:
+                kept.keep(term.key, found)
+            # A query of very many common words has more than is kept.
+            self._found[term.key] = found
+        return found
 
     def score(self, terms: Iterable[TermPostings]) -> Array:
         """BM25 of every position, float32; 0 where no term stands.
@@ -129,7 +134,7 @@ class Field:
                 self._score_all(scores, term, weight)
             else:
                 times = self._times_at(near, term)
-                norms = self._both(near, self._norms.__getitem__, self._live_norms.__getitem__)
+                norms = self._both(near, self._norms.of_documents.__getitem__, self._live_norms.__getitem__)
                 scores[near] += weight * times / (times + norms)
         scores[self._dead] = 0
         return scores
@@ -325,13 +330,14 @@ def length_norms(lengths: Array, mean_length: float, profile: Profile) -> Array:
     return norms
 
 
-def corpus_norms(corpus: Corpus, mean_length: float, profile: Profile) -> Array:
+def corpus_norms(corpus: Corpus, mean_length: float, profile: Profile) -> Norms:
     """The norms of a whole corpus, kept with it as long as the mean length hardly moves."""
-    kept = corpus.kept.get("norms")
-    if kept is not None and kept[0] == profile and abs(kept[1] / mean_length - 1) < 1e-4:
-        return kept[2]  # type: ignore[no-any-return]
-    norms = length_norms(corpus.documents.length, mean_length, profile)
-    corpus.kept["norms"] = (profile, mean_length, norms)
+    kept: Norms | None = corpus.kept.get("norms")
+    wanted = (profile.k1, profile.b, mean_length)
+    if kept is not None and kept.made_with[:2] == wanted[:2] and abs(kept.made_with[2] / mean_length - 1) < 1e-4:
+        return kept
+    norms = Norms(length_norms(corpus.documents.length, mean_length, profile), wanted)
+    corpus.kept["norms"] = norms
     return norms
 
 

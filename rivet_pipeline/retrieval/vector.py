@@ -36,9 +36,10 @@ _SMALL_SCOPE = 3000
 #: within the filters, so of two scopes the smaller one may be the dearer to walk. Measured at 100,000 messages.
 _WALK_COST = 4.0
 
-#: Chunks that codes choose, per wanted row. Of the 60 nearest of 75,000 rows 0.76 were among them, of the 10 nearest
-#: 0.92 (made-up vectors, which are harder than real ones; a walk of the graph found 0.31 of the 60).
-_CHOSEN_PER_ROW = 6
+#: Chunks that codes choose, per wanted row. Of the 60 nearest of 75,000 rows 0.81 were among them, of the 10 nearest
+#: 0.95; of 333,000 rows 0.71 and 0.86 (made-up vectors, which are harder than real ones; a walk of the graph found 0.31
+#: of the 60).
+_CHOSEN_PER_ROW = 2.5
 
 #: Chunks asked for per wanted row at first, for a long text may hold several of the nearest.
 _CHUNKS_PER_ROW = 1.5
@@ -214,7 +215,7 @@ class _Given:
     def ask(self) -> None:
         """Sends the question; nothing is waited for within a pipeline."""
         chosen, self._is_all = self._ready.codes.choose(
-            self._within(self.source), self._unit, _CHOSEN_PER_ROW * self._wanted
+            self._within(self.source), self._unit, round(_CHOSEN_PER_ROW * self._wanted)
         )
         if not len(chosen) and not self._ready.changed:
             return

@@ -1,10 +1,10 @@
-"""Which rows within a filter are worth comparing with their vectors: one bit a dimension of every vector, in memory.
+"""Which rows within a filter are worth comparing with their vectors: two bits a dimension of every vector, in memory.
 
 A graph is walked from the nearest row on, so a filter that few rows pass makes the walk long. Codes are compared for
-all rows within the filter and nothing else: first bit by bit, and the nearest ones bit by bit with the query's own
-components. A bit says on which side of the mean of all vectors a component lies. What is chosen is compared exactly by
-the caller. Pieces never change (`vector_pieces.py`), so what was read of one stays true; each search asks the store
-which are in force.
+all rows within the filter and nothing else: first bit by bit, and the nearest ones with the query's own components. The
+first bit of a dimension says on which side of the mean of all vectors a component lies, the second whether it lies far
+from it. What is chosen is compared exactly by the caller. Pieces never change (`vector_pieces.py`), so what was read of
+one stays true; each search asks the store which are in force.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rivet_pipeline.retrieval.types import Source
 RANGE = 16_384
 
 #: The codes of one table may take so much memory; with more of them the graph is walked. A million vectors of 1,024
-#: dimensions have 128 MB.
+#: dimensions have 256 MB.
 MOST_BYTES = 384 * 1024 * 1024
 
 #: Tables whose codes are kept: those of messages and of summaries, for two databases.
@@ -40,7 +40,7 @@ _KEPT = 4
 MOST_CHANGED = 2_000
 
 #: Chunks that are compared with the query's components, after bits alone, for each one that is chosen.
-_NEAR_EACH = 20
+_NEAR_EACH = 48
 
 #: Of a larger scope the first quarter of the bits (two words at least) says first which chunks are compared whole: so
 #: many for each that is to be near. Of the 10 nearest of 333,000 rows 0.882 were chosen instead of 0.886.
@@ -48,17 +48,29 @@ _FIRST_EACH = 12
 _FIRST_WORDS = 2
 
 #: The least that unit vectors lie from their mean, squared.
-_LEAST_SQUARE = 1e-3
+LEAST_SQUARE = 1e-3
+
+#: What a component of normal distribution is told by in two bits with the least error, in deviations: how far from the
+#: mean it counts as far, and what stands for a near one and for a far one (J. Max, Quantizing for minimum distortion,
+#: 1960).
+THRESHOLD = 0.9816
+_NEAR_VALUE, _FAR_VALUE = 0.4528, 1.5104
 
 _WORD_BITS, _WORD_BYTES = 64, 8
 
-#: By octet, 1 for each bit that is set and -1 for the others, the highest bit first.
-_SIGNS = 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32) - 1
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+
+#: By octet what four dimensions are taken for, in deviations from the mean: their first bits stand in its upper half,
+#: their second ones in the lower.
+_VALUES = np.where(_BITS[:, :4] > 0, 1, -1) * np.where(_BITS[:, 4:] > 0, _FAR_VALUE, _NEAR_VALUE).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Codes:
-    """The codes of one model's vectors of one table, a chunk each: `owners` ascend, `words` has a line for 64 bits."""
+    """The codes of one model's vectors of one table, a chunk each: `owners` ascend, `words` has a line for 64 bits.
+
+    The first half of the lines are first bits, the others second ones.
+    """
 
     pieces: tuple[str, ...]
     starts: tuple[int, ...]
@@ -80,7 +92,7 @@ class Codes:
             pieces,
             (0, *np.cumsum([len(owners) for owners, _ in parts], dtype=np.int64).tolist()),
             np.concatenate([owners for owners, _ in parts] or [np.empty(0, dtype=np.int64)]),
-            np.concatenate([codes for _, codes in parts] or [np.empty((words, 0), dtype=np.uint64)], axis=1),
+            np.concatenate([codes for _, codes in parts] or [np.empty((2 * words, 0), dtype=np.uint64)], axis=1),
             centre,
         )
 
@@ -126,14 +138,18 @@ class Codes:
         return unknown[~np.isin(unknown, asked.live)] if len(unknown) else unknown
 
     def _similarities(self, among: Array, query: NDArray[np.float32]) -> Array:
-        """About the cosine of the query and of each chunk, as if every component lay equally far from the mean."""
-        # The mean square of that distance is known of unit vectors, and its mean of a normal distribution. The mean of
-        # very few vectors is nearly one of them, and says nothing of the distance.
-        square = max(_LEAST_SQUARE, 1.0 - float(self.centre @ self.centre)) / len(query)
-        apart = math.sqrt(2 / math.pi * square)
-        octets = np.ascontiguousarray(self.words[:, among].T).view(np.uint8)
-        to_query, to_centre = _sums(octets, np.stack([_padded(query), _padded(self.centre)]))
-        lengths = float(self.centre @ self.centre) + 2 * apart * to_centre + len(query) * apart**2
+        """About the cosine of the query and of each chunk, by what its bits are taken for."""
+        # The mean square of a component's distance from the mean is known of unit vectors. The mean of very few vectors
+        # is nearly one of them, and says nothing of the distance.
+        square = max(LEAST_SQUARE, 1.0 - float(self.centre @ self.centre)) / len(query)
+        apart, used, half = math.sqrt(square), -(-len(query) // 8), len(self.words) // 2
+        words = self.words.take(among, axis=1)
+        octets = words.view(np.uint8).reshape(2, half, len(among), _WORD_BYTES)
+        first, second = np.moveaxis(octets, 2, -1).reshape(2, half * _WORD_BYTES, len(among))[:, :used]
+        to_query, to_centre = _sums(first, second, np.stack([_padded(query), _padded(self.centre)]))
+        far = np.bitwise_count(words[half:]).sum(axis=0, dtype=np.float32)
+        squares = _NEAR_VALUE**2 * len(query) + (_FAR_VALUE**2 - _NEAR_VALUE**2) * far
+        lengths = float(self.centre @ self.centre) + 2 * apart * to_centre + apart**2 * squares
         cosines: Array = (float(query @ self.centre) + apart * to_query) / np.sqrt(np.maximum(lengths, 1e-9))
         return cosines
 
@@ -160,17 +176,21 @@ class Codes:
         return found
 
 
-def _sums(octets: Array, weights: NDArray[np.float32]) -> Array:
-    """For each code, a line of octets, the sum of some weights, of the opposite one where a bit is not set; by weights.
+def _sums(first: Array, second: Array, weights: NDArray[np.float32]) -> tuple[Array, ...]:
+    """For each code the sum of some weights times what its dimensions are taken for; by weights.
 
-    All 256 sums of the eight weights of an octet are few, so a code takes one step an octet instead of one a bit.
+    The bits come as octets, a line for eight dimensions. All 256 sums of four weights are few, so a code takes one step
+    for four dimensions instead of one for each.
     """
     # Not `@`: BLAS would wake its threads for this.
-    tables = np.einsum("ij,wkj->kiw", _SIGNS, weights.reshape(len(weights), -1, 8))
-    sums = np.zeros((len(octets), len(weights)), dtype=np.float32)
-    for octet, table in zip(np.ascontiguousarray(octets.T).astype(np.intp), tables, strict=True):
-        sums += table.take(octet, axis=0, mode="clip")
-    return sums.T
+    fours = weights.reshape(len(weights), -1, 4)[:, : 2 * len(first)]
+    tables = np.ascontiguousarray(np.einsum("ij,wkj->kiw", _VALUES, fours), dtype=np.float32)
+    sums = np.zeros((first.shape[1], len(weights)), dtype=np.float32)
+    # The highest bit of an octet is its first dimension.
+    for octet, (one, other) in enumerate(zip(first, second, strict=True)):
+        sums += tables[2 * octet].take((one & 0xF0) | (other >> 4), axis=0, mode="clip")
+        sums += tables[2 * octet + 1].take((one << 4) | (other & 0x0F), axis=0, mode="clip")
+    return tuple(sums.T)
 
 
 def _padded(query: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -202,7 +222,7 @@ class CodeCache:
         sources: Sequence[Source],
         meanwhile: Callable[[], object],
     ) -> dict[Source, Ready]:
-        """What is in force, by source. `meanwhile` is called while the store looks.
+        """What is in force, by source. `meanwhile` is called while the store looks; None from it: nothing is wanted.
 
         A source is missing when its graph must be walked: not coded, too many changes, or too many codes.
         """
@@ -210,12 +230,11 @@ class CodeCache:
             asked = connection.execute(
                 statement("vector_state"), {"model": model, "sources": list(sources), "most": MOST_CHANGED + 1}
             )
-            meanwhile()
-            states = asked.fetchall()
+            states = [] if meanwhile() is None else asked.fetchall()
         found: dict[Source, Ready] = {}
         words = -(-dimensions // _WORD_BITS)
         for state in states:
-            is_small = state["chunks"] * words * _WORD_BYTES <= MOST_BYTES
+            is_small = state["chunks"] * 2 * words * _WORD_BYTES <= MOST_BYTES
             if state["coded"] and state["changed"] <= MOST_CHANGED and is_small:
                 codes = self._codes(connection, model, words, state)
                 if codes is not None:
@@ -288,9 +307,9 @@ def _read(
 
 
 def unpack_piece(number: int, offsets: bytes, codes: bytes, words: int) -> tuple[Array, Array]:
-    """The owners and the words of a row of `ros_vector_pieces`; `words` is how many a code takes."""
+    """The owners and the words of a row of `ros_vector_pieces`; `words` is how many the first bits of a code take."""
     owners = np.frombuffer(offsets, dtype="<u2").astype(np.int64) + number * RANGE
-    octets = np.frombuffer(codes, dtype=np.uint8).reshape(len(owners), -1)
-    padded = np.zeros((len(owners), words * _WORD_BYTES), dtype=np.uint8)
-    padded[:, : octets.shape[1]] = octets
-    return owners, np.ascontiguousarray(padded.view(np.uint64).T)
+    octets = np.frombuffer(codes, dtype=np.uint8).reshape(len(owners), 2, -1)
+    padded = np.zeros((len(owners), 2, words * _WORD_BYTES), dtype=np.uint8)
+    padded[:, :, : octets.shape[2]] = octets
+    return owners, np.ascontiguousarray(padded.reshape(len(owners), -1).view(np.uint64).T)

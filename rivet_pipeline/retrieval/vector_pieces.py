@@ -1,4 +1,4 @@
-"""The vectors' codes, one bit a dimension: brought up to date range by range, as the noted changes say.
+"""The vectors' codes, two bits a dimension: brought up to date range by range, as the noted changes say.
 
 Belongs here: which ranges of owners are coded anew, and when that is due. Not here: what a search does with the codes,
 nor the text index, which `lexicon.py` refreshes. The formats are those of `ros_vector_pieces`.
@@ -19,7 +19,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.lexicon import LEAST_BEHIND, LEAST_BEHIND_BUSY
 from rivet_pipeline.retrieval.types import Source
-from rivet_pipeline.retrieval.vector_codes import RANGE
+from rivet_pipeline.retrieval.vector_codes import LEAST_SQUARE, RANGE, THRESHOLD
 
 #: A centre is the mean of at most so many vectors, and made anew when there are so many times as many as it is of.
 _CENTRED_ON, _GROWTH = 20_000, 4
@@ -220,7 +220,7 @@ def _new_ranges(connection: Connection, model: int, source: Source, *, whole: bo
 def _write_piece(connection: Connection, model: int, source: Source, number: int) -> int:
     """Replaces the piece of a range and removes its noted changes; how many pieces were written, 0 or 1."""
     place = {"model": model, "source": source, "number": number}
-    bounds = {"first": number * RANGE, "end": (number + 1) * RANGE}
+    bounds = {"first": number * RANGE, "end": (number + 1) * RANGE, "threshold": THRESHOLD, "least": LEAST_SQUARE}
     write = sql.SQL(statement("write_vector_piece")).format(table=sql.Identifier(_TABLES[source]))
     with connection.transaction():
         connection.execute(

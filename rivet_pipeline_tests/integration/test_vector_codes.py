@@ -178,7 +178,7 @@ def test_codes_made_anew_during_a_search_are_noticed(store: Connection, monkeypa
         if "message" in found:
             connection.execute(
                 """INSERT INTO ros_vector_pieces (model_id, source, number, rows, offsets, codes)
-                   VALUES (1, 'message', 7, 1, '\\x0000', '\\x00')"""
+                   VALUES (1, 'message', 7, 1, '\\x0000', '\\x0000')"""
             )
         return found
 

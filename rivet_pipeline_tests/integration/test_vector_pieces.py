@@ -19,7 +19,7 @@ from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.migrations import apply_migrations, read_migrations
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.retrieval import vector_pieces
-from rivet_pipeline.retrieval.vector_codes import RANGE
+from rivet_pipeline.retrieval.vector_codes import LEAST_SQUARE, RANGE, THRESHOLD
 from rivet_pipeline.retrieval.vector_pieces import VectorPieceFigures, refresh_vector_pieces, vector_pieces_due
 from rivet_pipeline_tests.integration.memory_rows import (
     add_conversation,
@@ -70,7 +70,11 @@ def table_chunks(connection: Connection) -> dict[tuple[str, UUID], list[Chunk]]:
     ).fetchall()
     found = defaultdict(list)
     for row in rows:
-        code = np.packbits(row["unit"].to_numpy() > row["centre"].to_numpy()).tobytes()
+        unit, centre = row["unit"].to_numpy(), row["centre"].to_numpy()
+        square = max(LEAST_SQUARE, 1 - float(centre.astype(np.float32) @ centre.astype(np.float32)))
+        far = np.float16(THRESHOLD * np.sqrt(square / len(centre)))
+        bits = np.stack([unit > centre, (unit > centre + far) | (unit < centre - far)])
+        code = np.packbits(bits, axis=1).tobytes()
         found[row["owner_kind"], row["owner_id"]].append((row["owner_kind"], row["seq"], code))
     return dict(found)
 
@@ -223,14 +227,14 @@ def filled(connection: Connection, messages: int, *, seed: int = 1) -> list[UUID
 @pytest.mark.usefixtures("small_ranges")
 def test_figures_say_what_was_done_and_an_id_names_an_unchanged_piece(connection: Connection) -> None:
     owners = filled(connection, 10)
-    assert refresh_vector_pieces(connection) == VectorPieceFigures(3, 10, 10 * (2 + 3), 0)
+    assert refresh_vector_pieces(connection) == VectorPieceFigures(3, 10, 10 * (2 + 6), 0)
     before = connection.execute("SELECT id, number FROM ros_vector_pieces ORDER BY number").fetchall()
     assert refresh_vector_pieces(connection).written == 0
     assert connection.execute("SELECT id, number FROM ros_vector_pieces ORDER BY number").fetchall() == before
     row = connection.execute("SELECT seq FROM ros_messages WHERE id = %s", [owners[4]]).fetchone()
     assert row is not None
     add_vector(connection, "message", owners[4], -np.ones(WIDTH, dtype=np.float32), chunk=1)
-    assert refresh_vector_pieces(connection) == VectorPieceFigures(1, 11, 11 * (2 + 3), 0)
+    assert refresh_vector_pieces(connection) == VectorPieceFigures(1, 11, 11 * (2 + 6), 0)
     after = connection.execute("SELECT id, number FROM ros_vector_pieces ORDER BY number").fetchall()
     moved = [piece for piece in after if piece not in before]
     assert [piece["number"] for piece in moved] == [row["seq"] // 4]
@@ -300,6 +304,29 @@ def test_vectors_from_before_the_migration_are_coded(server: EmbeddedServer, tmp
     finally:
         with connect(server.url("postgres")) as admin:
             admin.execute("DROP DATABASE before_vector_codes WITH (FORCE)")
+
+
+def test_codes_of_one_bit_are_made_anew(server: EmbeddedServer, tmp_path: Path) -> None:
+    for migration in read_migrations():
+        if migration.name < "0024":
+            (tmp_path / f"{migration.name}.sql").write_text(migration.text)
+    with connect(server.url("postgres")) as admin:
+        admin.execute("CREATE DATABASE codes_of_one_bit")
+    try:
+        with connect(server.url("codes_of_one_bit")) as old:
+            apply_migrations(old, tmp_path)
+            filled(old, 6)
+            refresh_vector_pieces(old)
+            assert not vector_pieces_due(old)
+            assert apply_migrations(old)[0] == "0024_vector_codes_of_two_bits"
+        with connect(server.url("codes_of_one_bit")) as new:
+            assert new.execute("SELECT FROM ros_vector_pieces").fetchone() is None
+            assert vector_pieces_due(new)
+            assert refresh_vector_pieces(new).chunks == 6
+            all_coded(new)
+    finally:
+        with connect(server.url("postgres")) as admin:
+            admin.execute("DROP DATABASE codes_of_one_bit WITH (FORCE)")
 
 
 @pytest.mark.usefixtures("small_ranges")
@@ -450,7 +477,7 @@ def test_a_model_that_begins_to_serve_is_coded_from_the_start_and_the_former_one
     serve(connection, second)
     assert not coded(connection)
     assert vector_pieces_due(connection)
-    assert refresh_vector_pieces(connection) == VectorPieceFigures(3, 10, 10 * (2 + 5), 0)
+    assert refresh_vector_pieces(connection) == VectorPieceFigures(3, 10, 10 * (2 + 10), 0)
     all_coded(connection)
     assert piece_chunks(connection, first) == []
     connection.execute("DELETE FROM ros_embeddings WHERE model_id = %s AND owner_id IN (SELECT owner_id FROM "

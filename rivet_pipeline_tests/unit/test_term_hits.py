@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rivet_pipeline.retrieval.postings import Postings
-from rivet_pipeline.retrieval.term_hits import Hits, KeptHits
+from rivet_pipeline.retrieval.term_hits import Hits, KeptHits, Norms
 
 
 def sparse(**frequencies: int) -> Postings:
@@ -23,7 +23,7 @@ def dense(*frequencies: int) -> Postings:
     return Postings(None, times, int(np.count_nonzero(times)))
 
 
-NORMS = np.arange(1, 12, dtype=np.float32)
+NORMS = Norms(np.arange(1, 12, dtype=np.float32), (1.2, 0.75, 5.0))
 
 
 def test_pieces_are_joined_by_position_whatever_their_form() -> None:
@@ -32,7 +32,7 @@ def test_pieces_are_joined_by_position_whatever_their_form() -> None:
     assert hits.frequencies.tolist() == [2, 1, 5, 1]
     assert hits.saturated == pytest.approx([2 / 4, 1 / 5, 5 / 14, 1 / 12])
     assert hits.times_at(np.arange(11)).tolist() == [0, 2, 0, 1, 0, 0, 0, 0, 5, 0, 1]
-    other = hits.with_norms(NORMS * 2)
+    other = hits.with_norms(Norms(NORMS.of_documents * 2, (1.2, 0.75, 10.0)))
     assert other.saturated == pytest.approx([2 / 6, 1 / 9, 5 / 23, 1 / 23])
     assert hits.with_norms(NORMS) is hits
 
@@ -43,12 +43,13 @@ def test_a_term_that_stands_nowhere_has_no_hits() -> None:
     assert hits.times_at(np.array([0, 5])).tolist() == [0, 0]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 30), max_size=80), st.integers(300, 3_000))
 def test_what_is_kept_stays_within_its_bound(keys: list[int], most: int) -> None:
     kept = KeptHits(most)
     for key in keys:
         count = 1 + key
-        hits = Hits(np.arange(count, dtype=np.int32), np.ones(count, "u1"), np.ones(count, np.float32), NORMS)
+        hits = Hits(np.arange(count, dtype=np.int32), np.ones(count, "u1"), np.ones(count, np.float32), NORMS.made_with)
         kept.keep(key, hits)
         assert kept.find(key) in (hits, None)
         found = [one for one in map(kept.find, range(31)) if one is not None]
@@ -56,7 +57,7 @@ def test_what_is_kept_stays_within_its_bound(keys: list[int], most: int) -> None
 
 
 def test_the_hits_that_were_not_asked_for_go_first() -> None:
-    hits = Hits(np.arange(9, dtype=np.int32), np.ones(9, "u1"), np.ones(9, np.float32), NORMS)
+    hits = Hits(np.arange(9, dtype=np.int32), np.ones(9, "u1"), np.ones(9, np.float32), NORMS.made_with)
     kept = KeptHits(2 * hits.size)
     kept.keep(1, hits)
     kept.keep(2, hits)

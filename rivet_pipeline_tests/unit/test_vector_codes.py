@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from rivet_pipeline.retrieval.text_scoring import Numbers
-from rivet_pipeline.retrieval.vector_codes import RANGE, Codes, unpack_piece
+from rivet_pipeline.retrieval.vector_codes import LEAST_SQUARE, RANGE, THRESHOLD, Codes, unpack_piece
 
 
 def codes_of(owners: list[int], vectors: NDArray[np.float32]) -> Codes:
@@ -21,8 +21,15 @@ def codes_of(owners: list[int], vectors: NDArray[np.float32]) -> Codes:
     for number in np.unique(numbers // RANGE).tolist():
         at = np.flatnonzero(numbers // RANGE == number)
         offsets = (numbers[at] - number * RANGE).astype("<u2").tobytes()
-        pieces.append(unpack_piece(number, offsets, np.packbits(units[at] > centre, axis=1).tobytes(), words))
+        pieces.append(unpack_piece(number, offsets, coded(units[at], centre), words))
     return Codes.join(tuple(map(str, range(len(pieces)))), pieces, words, centre)
+
+
+def coded(units: NDArray[np.float32], centre: NDArray[np.float32]) -> bytes:
+    """The codes as the store writes them: which components are above the centre, and which are far from it."""
+    square = max(LEAST_SQUARE, 1 - float(centre @ centre)) / len(centre)
+    bits = np.stack([units > centre, abs(units - centre) > THRESHOLD * np.sqrt(square)], axis=1)
+    return np.packbits(bits, axis=2).tobytes()
 
 
 def asked(*numbers: int, known: int = 50_001) -> Numbers:
@@ -112,7 +119,7 @@ def test_a_first_look_at_some_bits_hardly_loses_the_nearest(
     found = 0
     for number in range(20):
         query = vectors[number] + 0.8 * random.standard_normal(256).astype(np.float32)
-        chosen, _ = codes.choose(asked(*range(1, 20_001)), query / np.linalg.norm(query), 30)
+        chosen, _ = codes.choose(asked(*range(1, 20_001)), query / np.linalg.norm(query), 10)
         found += number + 1 in chosen
     assert found >= 19
     assert looks[0] == (20_000, 2)
@@ -141,14 +148,14 @@ def test_very_many_equal_codes_are_not_all_compared(
     codes = codes_of(list(range(1, 40_001)), np.tile(random.standard_normal(64).astype(np.float32), (40_000, 1)))
     chosen, _ = codes.choose(asked(*range(1, 40_001)), np.ones(64, dtype=np.float32), 100)
     assert len(chosen) == 100
-    assert judged == [2_000]
+    assert judged == [4_800]
 
 
 def test_a_centre_that_is_one_of_the_vectors_still_tells_near_from_far(random: np.random.Generator) -> None:
     vectors = random.standard_normal((5_000, 64)).astype(np.float32)
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     centre = units[0] * np.float32(1.0001)
-    words = unpack_piece(0, np.arange(5_000).astype("<u2").tobytes(), np.packbits(units > centre, axis=1).tobytes(), 1)
+    words = unpack_piece(0, np.arange(5_000).astype("<u2").tobytes(), coded(units, centre), 1)
     codes = Codes.join(("one",), [words], 1, centre)
     chosen, _ = codes.choose(asked(known=0), units[1_234], 500)
     best = np.argsort(-(units @ units[1_234]))[:10]

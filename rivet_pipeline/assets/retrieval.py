@@ -34,7 +34,7 @@ _COMPARED = 30
     description=described(
         "The text index that BM25 is scored from, and how many messages and summaries contain each word. Takes up "
         "only what came or changed since the last time, piece by piece; search works while it is behind. The "
-        "codes of the vectors, one bit a dimension, by which a search within a filter chooses what it compares, come "
+        "codes of the vectors, two bits a dimension, by which a search within a filter chooses what it compares, come "
         "along.",
         SEARCH,
         HEALTH,

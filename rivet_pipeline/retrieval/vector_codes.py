@@ -39,7 +39,7 @@ _KEPT = 4
 #: Rows with changed vectors that are compared exactly beside the chosen ones; with more of them the graph is walked.
 MOST_CHANGED = 2_000
 
-#: Chunks that are compared with the query's components, after bits alone, for each one that is chosen.
+#: Chunks that are compared with the query's components, after bits alone, for each row that is chosen.
 _NEAR_EACH = 48
 
 #: Of a larger scope the first quarter of the bits (two words at least) says first which chunks are compared whole: so
@@ -97,16 +97,20 @@ class Codes:
         )
 
     def choose(self, asked: Numbers, query: NDArray[np.float32], count: int) -> tuple[Array, bool]:
-        """Of the rows that are `asked` for, and those of which nothing is known, the ones of the nearest chunks.
+        """Of the rows that are `asked` for, and those of which nothing is known, likely the `count` nearest.
 
-        These are likely the `count` nearest. `query` is a unit vector of the model. True: these are all the rows with a
-        vector.
+        A row is as near as its nearest chunk. `query` is a unit vector of the model. True: these are all the rows with
+        a vector.
         """
         among = self._chunks(asked)
         if len(among) <= count:
             return np.unique(self.owners[among]), True
         among = self._nearest(among, query, _NEAR_EACH * count)
-        return np.unique(self.owners[among[top(self._similarities(among, query), count)]]), False
+        # The chunks of a row stand together.
+        owners = self.owners[among]
+        begins = np.flatnonzero(np.append(True, owners[1:] != owners[:-1]))
+        best = np.maximum.reduceat(self._similarities(among, query), begins)
+        return np.sort(owners[begins[top(best, count)]]), False
 
     @cached_property
     def _starts(self) -> Array:

@@ -81,6 +81,16 @@ def test_a_row_of_several_chunks_is_chosen_once_by_its_best() -> None:
     assert (chosen.tolist(), is_all) == ([1, 2], False)
 
 
+def test_rows_of_many_near_chunks_leave_room_for_others(random: np.random.Generator) -> None:
+    query = random.standard_normal(64).astype(np.float32)
+    near = query + 0.1 * random.standard_normal((400, 64)).astype(np.float32)
+    others = random.standard_normal((2_000, 64)).astype(np.float32)
+    codes = codes_of([1] * 200 + [2] * 200 + list(range(3, 2_003)), np.concatenate([near, others]))
+    chosen, is_all = codes.choose(asked(*range(1, 2_003)), query / np.linalg.norm(query), 40)
+    assert (len(chosen), is_all) == (40, False)
+    assert {1, 2} < set(chosen.tolist())
+
+
 def test_nothing_is_chosen_of_nothing() -> None:
     query = np.ones(64, dtype=np.float32)
     chosen, is_all = codes_of([], np.empty((0, 64), dtype=np.float32)).choose(asked(1, 2), query, 5)

@@ -62,20 +62,32 @@ _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 
 #: By octet what four dimensions are taken for, in deviations from the mean: their first bits stand in its upper half,
 #: their second ones in the lower.
-_VALUES = np.where(_BITS[:, :4] > 0, 1, -1) * np.where(_BITS[:, 4:] > 0, _FAR_VALUE, _NEAR_VALUE).astype(np.float32)
+_VALUES = np.where(_BITS[:, :4] > 0, 1, -1) * np.where(_BITS[:, 4:] > 0, _FAR_VALUE, _NEAR_VALUE)
+
+
+class Part(NamedTuple):
+    """The codes of one piece: the chunks' owners, then for each chunk its first and its second bits and its length.
+
+    `first` has a line for 64 dimensions, because it is gone through; `second` one for each chunk, because it is looked up.
+    `lengths` are those of the vectors that codes are taken for.
+    """
+
+    owners: Array
+    first: Array
+    second: Array
+    lengths: Array
 
 
 @dataclass(frozen=True)
 class Codes:
-    """The codes of one model's vectors of one table, a chunk each: `owners` ascend, `words` has a line for 64 bits.
-
-    The first half of the lines are first bits, the others second ones.
-    """
+    """The codes of one model's vectors of one table, joined over its pieces; `owners` ascend."""
 
     pieces: tuple[str, ...]
     starts: tuple[int, ...]
     owners: Array
     words: Array
+    second: Array
+    lengths: Array
     centre: NDArray[np.float32]
     _unknown_of: dict[str, tuple[Array, Array]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -83,16 +95,25 @@ class Codes:
     def join(
         cls,
         pieces: tuple[str, ...],
-        parts: Sequence[tuple[Array, Array]],
+        parts: Sequence[Part],
         words: int,
         centre: NDArray[np.float32],
     ) -> Codes:
         """The codes of several pieces, in the order of their owners, each as `unpack_piece` gives it."""
+        empty = Part(
+            np.empty(0, dtype=np.int64),
+            np.empty((words, 0), dtype=np.uint64),
+            np.empty((0, words), dtype=np.uint64),
+            np.empty(0, dtype=np.float32),
+        )
+        every = [empty, *parts]
         return cls(
             pieces,
-            (0, *np.cumsum([len(owners) for owners, _ in parts], dtype=np.int64).tolist()),
-            np.concatenate([owners for owners, _ in parts] or [np.empty(0, dtype=np.int64)]),
-            np.concatenate([codes for _, codes in parts] or [np.empty((2 * words, 0), dtype=np.uint64)], axis=1),
+            (0, *np.cumsum([len(part.owners) for part in parts], dtype=np.int64).tolist()),
+            np.concatenate([part.owners for part in every]),
+            np.concatenate([part.first for part in every], axis=1),
+            np.concatenate([part.second for part in every]),
+            np.concatenate([part.lengths for part in every]),
             centre,
         )
 
@@ -143,18 +164,9 @@ class Codes:
 
     def _similarities(self, among: Array, query: NDArray[np.float32]) -> Array:
         """About the cosine of the query and of each chunk, by what its bits are taken for."""
-        # The mean square of a component's distance from the mean is known of unit vectors. The mean of very few vectors
-        # is nearly one of them, and says nothing of the distance.
-        square = max(LEAST_SQUARE, 1.0 - float(self.centre @ self.centre)) / len(query)
-        apart, used, half = math.sqrt(square), -(-len(query) // 8), len(self.words) // 2
-        words = self.words.take(among, axis=1)
-        octets = words.view(np.uint8).reshape(2, half, len(among), _WORD_BYTES)
-        first, second = np.moveaxis(octets, 2, -1).reshape(2, half * _WORD_BYTES, len(among))[:, :used]
-        to_query, to_centre = _sums(first, second, np.stack([_padded(query), _padded(self.centre)]))
-        far = np.bitwise_count(words[half:]).sum(axis=0, dtype=np.float32)
-        squares = _NEAR_VALUE**2 * len(query) + (_FAR_VALUE**2 - _NEAR_VALUE**2) * far
-        lengths = float(self.centre @ self.centre) + 2 * apart * to_centre + apart**2 * squares
-        cosines: Array = (float(query @ self.centre) + apart * to_query) / np.sqrt(np.maximum(lengths, 1e-9))
+        first = np.stack([line[among] for line in self.words], axis=1)
+        both = float(query @ self.centre) + _sums(first, self.second[among], query, _deviation(self.centre))
+        cosines: Array = both / self.lengths[among]
         return cosines
 
     def _nearest(self, among: Array, query: NDArray[np.float32], count: int) -> Array:
@@ -180,21 +192,32 @@ class Codes:
         return found
 
 
-def _sums(first: Array, second: Array, weights: NDArray[np.float32]) -> tuple[Array, ...]:
-    """For each code the sum of some weights times what its dimensions are taken for; by weights.
+def _sums(first: Array, second: Array, weights: NDArray[np.float32], deviation: float) -> Array:
+    """For each chunk the sum of some weights times what its dimensions are taken for.
 
-    The bits come as octets, a line for eight dimensions. All 256 sums of four weights are few, so a code takes one step
-    for four dimensions instead of one for each.
+    The bits come in words, a line for each chunk. All 256 sums of four weights are few, so a chunk takes one step for
+    four dimensions instead of one for each.
     """
+    octets = -(-len(weights) // 8)
+    fours = _padded(weights).reshape(-1, 4)[: 2 * octets]
     # Not `@`: BLAS would wake its threads for this.
-    fours = weights.reshape(len(weights), -1, 4)[:, : 2 * len(first)]
-    tables = np.ascontiguousarray(np.einsum("ij,wkj->kiw", _VALUES, fours), dtype=np.float32)
-    sums = np.zeros((first.shape[1], len(weights)), dtype=np.float32)
+    tables = np.einsum("ij,kj->ki", _VALUES * deviation, fours).astype(np.float32)
+    sums = np.zeros(len(first), dtype=np.float32)
     # The highest bit of an octet is its first dimension.
-    for octet, (one, other) in enumerate(zip(first, second, strict=True)):
-        sums += tables[2 * octet].take((one & 0xF0) | (other >> 4), axis=0, mode="clip")
-        sums += tables[2 * octet + 1].take((one << 4) | (other & 0x0F), axis=0, mode="clip")
-    return tuple(sums.T)
+    for octet in range(octets):
+        one = np.ascontiguousarray(first.view(np.uint8)[:, octet])
+        other = np.ascontiguousarray(second.view(np.uint8)[:, octet])
+        sums += tables[2 * octet].take((one & 0xF0) | (other >> 4), mode="clip")
+        sums += tables[2 * octet + 1].take((one << 4) | (other & 0x0F), mode="clip")
+    return sums
+
+
+def _deviation(centre: NDArray[np.float32]) -> float:
+    """How far a component of a unit vector lies from that of the mean, as a deviation: of a vector this much is known.
+
+    The mean of very few vectors is nearly one of them, and says nothing of the distance.
+    """
+    return math.sqrt(max(LEAST_SQUARE, 1.0 - float(centre @ centre)) / len(centre))
 
 
 def _padded(query: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -291,11 +314,11 @@ def _read(
     former: Codes | None,
 ) -> Codes | None:
     """The codes of the given pieces, as far as they are known from `former`; None when one is no longer there."""
-    parts: dict[str, tuple[Array, Array]] = {}
-    if former is not None:
+    parts: dict[str, Part] = {}
+    if former is not None and np.array_equal(former.centre, centre):
         for number, piece in enumerate(former.pieces):
             part = slice(former.starts[number], former.starts[number + 1])
-            parts[piece] = (former.owners[part], former.words[:, part])
+            parts[piece] = Part(former.owners[part], former.words[:, part], former.second[part], former.lengths[part])
     missing = [piece for piece in pieces if piece not in parts]
     if missing:
         rows = connection.execute(
@@ -306,14 +329,26 @@ def _read(
         if len(rows) < len(missing):
             return None
         for row in rows:
-            parts[row["token"]] = unpack_piece(row["number"], row["offsets"], row["codes"], words)
+            parts[row["token"]] = unpack_piece(row["number"], row["offsets"], row["codes"], words, centre)
     return Codes.join(pieces, [parts[piece] for piece in pieces], words, centre)
 
 
-def unpack_piece(number: int, offsets: bytes, codes: bytes, words: int) -> tuple[Array, Array]:
-    """The owners and the words of a row of `ros_vector_pieces`; `words` is how many the first bits of a code take."""
+def unpack_piece(number: int, offsets: bytes, codes: bytes, words: int, centre: NDArray[np.float32]) -> Part:
+    """A row of `ros_vector_pieces`; `words` is how many the first bits of a code take."""
     owners = np.frombuffer(offsets, dtype="<u2").astype(np.int64) + number * RANGE
     octets = np.frombuffer(codes, dtype=np.uint8).reshape(len(owners), 2, -1)
     padded = np.zeros((len(owners), 2, words * _WORD_BYTES), dtype=np.uint8)
     padded[:, :, : octets.shape[2]] = octets
-    return owners, np.ascontiguousarray(padded.reshape(len(owners), -1).view(np.uint64).T)
+    both = padded.view(np.uint64)
+    first, second = np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+    return Part(owners, np.ascontiguousarray(first.T), second, _lengths(first, second, centre))
+
+
+def _lengths(first: Array, second: Array, centre: NDArray[np.float32]) -> Array:
+    """How long the vectors are that codes are taken for, never 0."""
+    deviation = _deviation(centre)
+    far = np.bitwise_count(second).sum(axis=1, dtype=np.float32)
+    squares = _NEAR_VALUE**2 * len(centre) + (_FAR_VALUE**2 - _NEAR_VALUE**2) * far
+    whole = float(centre @ centre) + 2 * _sums(first, second, centre, deviation) + deviation**2 * squares
+    lengths: Array = np.sqrt(np.maximum(whole, np.float32(1e-9)))
+    return lengths

@@ -21,7 +21,7 @@ def codes_of(owners: list[int], vectors: NDArray[np.float32]) -> Codes:
     for number in np.unique(numbers // RANGE).tolist():
         at = np.flatnonzero(numbers // RANGE == number)
         offsets = (numbers[at] - number * RANGE).astype("<u2").tobytes()
-        pieces.append(unpack_piece(number, offsets, coded(units[at], centre), words))
+        pieces.append(unpack_piece(number, offsets, coded(units[at], centre), words, centre))
     return Codes.join(tuple(map(str, range(len(pieces)))), pieces, words, centre)
 
 
@@ -57,6 +57,21 @@ def test_the_nearest_rows_are_nearly_always_among_the_chosen(
     best = np.argsort(-cosines)[:10] + 1
     assert 1_235 in chosen
     assert len(np.intersect1d(chosen, best)) >= 8
+
+
+@pytest.mark.parametrize("width", [7, 64, 100, 256])
+def test_a_code_is_taken_for_one_of_four_values_a_dimension(random: np.random.Generator, width: int) -> None:
+    vectors = (0.3 + random.standard_normal((300, width))).astype(np.float32)
+    codes = codes_of(list(range(1, 301)), vectors)
+    units, centre = vectors / np.linalg.norm(vectors, axis=1, keepdims=True), codes.centre
+    deviation = np.sqrt((1 - centre @ centre) / width)
+    apart = units - centre
+    taken = centre + deviation * np.sign(apart) * np.where(abs(apart) > THRESHOLD * deviation, 1.5104, 0.4528)
+    query = units[7]
+    among = np.array([5, 299, 0, 7])
+    expected = (taken @ query / np.linalg.norm(taken, axis=1))[among]
+    assert codes._similarities(among, query) == pytest.approx(expected, abs=1e-5)
+    assert np.abs(expected - (units @ query)[among]).max() < 0.25
 
 
 def test_only_rows_that_are_asked_for_are_chosen(random: np.random.Generator) -> None:
@@ -165,7 +180,7 @@ def test_a_centre_that_is_one_of_the_vectors_still_tells_near_from_far(random: n
     vectors = random.standard_normal((5_000, 64)).astype(np.float32)
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     centre = units[0] * np.float32(1.0001)
-    words = unpack_piece(0, np.arange(5_000).astype("<u2").tobytes(), coded(units, centre), 1)
+    words = unpack_piece(0, np.arange(5_000).astype("<u2").tobytes(), coded(units, centre), 1, centre)
     codes = Codes.join(("one",), [words], 1, centre)
     chosen, _ = codes.choose(asked(known=0), units[1_234], 500)
     best = np.argsort(-(units @ units[1_234]))[:10]

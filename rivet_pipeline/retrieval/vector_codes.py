@@ -62,14 +62,14 @@ _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 
 #: By octet what four dimensions are taken for, in deviations from the mean: their first bits stand in its upper half,
 #: their second ones in the lower.
-_VALUES = np.where(_BITS[:, :4] > 0, 1, -1) * np.where(_BITS[:, 4:] > 0, _FAR_VALUE, _NEAR_VALUE)
+_VALUES = (np.where(_BITS[:, :4] > 0, 1, -1) * np.where(_BITS[:, 4:] > 0, _FAR_VALUE, _NEAR_VALUE)).astype(np.float32)
 
 
 class Part(NamedTuple):
     """The codes of one piece: the chunks' owners, then for each chunk its first and its second bits and its length.
 
-    `first` has a line for 64 dimensions, because it is gone through; `second` one for each chunk, because it is looked up.
-    `lengths` are those of the vectors that codes are taken for.
+    `first` has a line for 64 dimensions, because it is gone through, `second` one for each chunk, because it is looked
+    up. `lengths` are those of the vectors that codes are taken for.
     """
 
     owners: Array
@@ -199,16 +199,16 @@ def _sums(first: Array, second: Array, weights: NDArray[np.float32], deviation: 
     four dimensions instead of one for each.
     """
     octets = -(-len(weights) // 8)
-    fours = _padded(weights).reshape(-1, 4)[: 2 * octets]
+    fours = _padded(weights * np.float32(deviation)).reshape(-1, 4)[: 2 * octets]
     # Not `@`: BLAS would wake its threads for this.
-    tables = np.einsum("ij,kj->ki", _VALUES * deviation, fours).astype(np.float32)
-    sums = np.zeros(len(first), dtype=np.float32)
+    tables = np.einsum("ij,kj->ki", _VALUES, fours)
+    one, other = first.view(np.uint8)[:, :octets], second.view(np.uint8)[:, :octets]
+    steps = np.empty((len(first), 2 * octets), dtype=np.intp)
     # The highest bit of an octet is its first dimension.
-    for octet in range(octets):
-        one = np.ascontiguousarray(first.view(np.uint8)[:, octet])
-        other = np.ascontiguousarray(second.view(np.uint8)[:, octet])
-        sums += tables[2 * octet].take((one & 0xF0) | (other >> 4), mode="clip")
-        sums += tables[2 * octet + 1].take((one << 4) | (other & 0x0F), mode="clip")
+    steps[:, 0::2] = (one & 0xF0) | (other >> 4)
+    steps[:, 1::2] = (one << 4) | (other & 0x0F)
+    steps += tables.shape[1] * np.arange(2 * octets)
+    sums: Array = tables.ravel().take(steps, mode="clip").sum(axis=1)
     return sums
 
 

@@ -202,13 +202,13 @@ def _sums(first: Array, second: Array, weights: NDArray[np.float32], deviation: 
     fours = _padded(weights * np.float32(deviation)).reshape(-1, 4)[: 2 * octets]
     # Not `@`: BLAS would wake its threads for this.
     tables = np.einsum("ij,kj->ki", _VALUES, fours)
-    one, other = first.view(np.uint8)[:, :octets], second.view(np.uint8)[:, :octets]
-    steps = np.empty((len(first), 2 * octets), dtype=np.intp)
+    one, other = (np.ascontiguousarray(bits.view(np.uint8)[:, :octets].T) for bits in (first, second))
     # The highest bit of an octet is its first dimension.
-    steps[:, 0::2] = (one & 0xF0) | (other >> 4)
-    steps[:, 1::2] = (one << 4) | (other & 0x0F)
-    steps += tables.shape[1] * np.arange(2 * octets)
-    sums: Array = tables.ravel().take(steps, mode="clip").sum(axis=1)
+    upper, lower = (one & 0xF0) | (other >> 4), (one << 4) | (other & 0x0F)
+    sums = np.zeros(len(first), dtype=np.float32)
+    for octet in range(octets):
+        sums += tables[2 * octet].take(upper[octet], mode="clip")
+        sums += tables[2 * octet + 1].take(lower[octet], mode="clip")
     return sums
 
 

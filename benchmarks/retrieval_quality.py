@@ -3,7 +3,8 @@
 The baselines see the same texts through the same analyser and the same embedder: BM25 of each message, the embedder's
 cosine alone, and their weighted sum, each scored over every message of the question's scope. The halves are those that
 the ranking's constants were chosen on (`chosen`) and the others (`held out`): the first three samples of LoCoMo, every
-second question of LongMemEval. Prints a table; writes nothing into the repository.
+second question of LongMemEval. Ours is asked for lists of 50, the longest, and of 20, which the API gives when nobody
+says how many. Prints a table; writes nothing into the repository.
 
     python -m benchmarks.retrieval_quality --locomo locomo10.json --longmemeval longmemeval_oracle.json
 """
@@ -30,6 +31,8 @@ from rivet_pipeline.retrieval.evaluation import Asked, evaluate, measure, report
 from rivet_pipeline.retrieval.evaluation_sets import Question, QuestionSet, read_locomo, read_longmemeval, turn_key
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
 from rivet_pipeline.retrieval.scoring import bm25_term, idf
+from rivet_pipeline.retrieval.search import MAX_LIMIT
+from rivet_pipeline.retrieval.types import SearchRequest
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.trial import fill
 
@@ -144,7 +147,7 @@ def halves(questions: QuestionSet) -> Callable[[str], str]:
     return lambda name: "held out" if place[name] % 2 else "chosen"
 
 
-def show(questions: QuestionSet, rankings: dict[str, Iterable[Asked]], *, baseline: str) -> None:
+def show(questions: QuestionSet, rankings: dict[str, Iterable[Asked]], *, baseline: str, ours: str) -> None:
     """A table: every ranking on every half, and the ratio of ours to the baseline."""
     half_of = halves(questions)
     print(f"\n{questions.name}: {'ranking':24}{'half':10}" + "".join(f"{name:>19}" for name in SHOWN))
@@ -156,25 +159,26 @@ def show(questions: QuestionSet, rankings: dict[str, Iterable[Asked]], *, baseli
             means[name, half] = dict(report(questions.name, ones).figures)
             row = "".join(f"{means[name, half].get(figure, math.nan):>19.3f}" for figure in SHOWN)
             print(f"{'':{len(questions.name) + 2}}{name:24}{half:10}{row}")
-    ratio = [means["ours", "both"][figure] / means[baseline, "both"][figure] for figure in SHOWN]
-    print(f"ours / {baseline}: " + "  ".join(f"{name} {value:.2f}" for name, value in zip(SHOWN, ratio, strict=True)))
+    ratio = [means[ours, "both"][figure] / means[baseline, "both"][figure] for figure in SHOWN]
+    print(f"{ours} / {baseline}: " + "  ".join(f"{name} {value:.2f}" for name, value in zip(SHOWN, ratio, strict=True)))
 
 
-def run(url: str, questions: QuestionSet) -> None:
+def run(url: str, questions: QuestionSet, lengths: Sequence[int]) -> None:
     """One question set in a scratch database."""
     settings, embedder = Settings(), WordLlamaEmbedder()
     with scratch_database(url) as scratch, open_pool(scratch, max_size=4) as pool:
         fill(pool, settings, questions, embedder=embedder)
         with connect(scratch) as connection:
-            ours = evaluate(
-                connection, questions, embed_query=QueryVectors(settings, embedder).on(connection), scope="messages"
-            )
+            embed = QueryVectors(settings, embedder).on(connection)
             rankings: dict[str, Iterable[Asked]] = dict(
                 baselines(connection, read_texts(connection), questions.questions)
             )
-            show(questions, rankings | {"ours": ours.asked}, baseline="their weighted sum")
-            figures = ours.figures
-            print(f"a search took {figures['latency_ms_p50']} ms (median), {figures['latency_ms_p95']} ms (95 %)")
+            for hits in lengths:
+                ours = evaluate(connection, questions, embed_query=embed, scope="messages", hits=hits)
+                rankings[f"ours, lists of {hits}"] = ours.asked
+                p50, p95 = (ours.figures[f"latency_ms_p{percent}"] for percent in (50, 95))
+                print(f"lists of {hits}: a search took {p50} ms (median), {p95} ms (95 %)")
+            show(questions, rankings, baseline="their weighted sum", ours=f"ours, lists of {lengths[0]}")
 
 
 def main() -> None:
@@ -183,6 +187,9 @@ def main() -> None:
     parser.add_argument("--locomo", type=Path)
     parser.add_argument("--longmemeval", type=Path)
     parser.add_argument("--limit", type=int, help="only the first questions")
+    parser.add_argument(
+        "--hits", type=int, nargs="+", default=[MAX_LIMIT, SearchRequest("").limit], help="list lengths"
+    )
     chosen = parser.parse_args()
     shared = os.environ.get("RIVET_SHARED_DATA")
     if shared is not None and not (chosen.locomo or chosen.longmemeval):
@@ -196,7 +203,7 @@ def main() -> None:
         try:
             for path, read in ((chosen.locomo, read_locomo), (chosen.longmemeval, read_longmemeval)):
                 if path is not None:
-                    run(server.url("postgres"), read(path).head(chosen.limit))
+                    run(server.url("postgres"), read(path).head(chosen.limit), chosen.hits)
         finally:
             server.stop()
 

@@ -93,9 +93,7 @@ def retrieval_quality(store: StoreResource, models: dg.ResourceParam[Models]) ->
         embedder=models.embedder,
         summarizer=models.summarizer if settings.eval_file is None else None,
     )
-    folder = settings.home / "evaluation"
-    keep(result, folder)
-    run = keep_run(result, folder / "runs", datetime.now(UTC))
+    run = _keep(result, settings.home / "evaluation")
     with store.connection() as connection:
         record_quality(connection, result, models.embedder.name)
     return dg.MaterializeResult(
@@ -111,6 +109,12 @@ def retrieval_quality(store: StoreResource, models: dg.ResourceParam[Models]) ->
             "seconds": round(time.perf_counter() - began, 3),
         }
     )
+
+
+def _keep(result: Evaluation, folder: Path) -> Path:
+    """Writes the run in place of the last one, and beside those before; the file of the latter."""
+    keep(result, folder)
+    return keep_run(result, folder / "runs", datetime.now(UTC))
 
 
 def _worst(result: Evaluation) -> str:

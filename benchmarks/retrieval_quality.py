@@ -3,7 +3,9 @@
 The baselines see the same texts through the same analyser and the same embedder: BM25 of each message, the embedder's
 cosine alone, and their weighted sum, each scored over every message of the question's scope. The halves are those that
 the ranking's constants were chosen on (`chosen`) and the others (`held out`): the first three samples of LoCoMo, every
-second question of LongMemEval. Prints a table; writes nothing into the repository.
+second question of LongMemEval. All are asked for lists of 50, the longest, and of 20, which the API gives when nobody
+says how many: the first ten sessions of the one hold more than those of the other. Prints a table; writes nothing into
+the repository.
 
     python -m benchmarks.retrieval_quality --locomo locomo10.json --longmemeval longmemeval_oracle.json
 """
@@ -30,12 +32,14 @@ from rivet_pipeline.retrieval.evaluation import Asked, evaluate, measure, report
 from rivet_pipeline.retrieval.evaluation_sets import Question, QuestionSet, read_locomo, read_longmemeval, turn_key
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
 from rivet_pipeline.retrieval.scoring import bm25_term, idf
+from rivet_pipeline.retrieval.search import MAX_LIMIT
+from rivet_pipeline.retrieval.types import SearchRequest
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.trial import fill
 
 SHOWN = ("turn_recall@5", "turn_recall@10", "session_recall@5", "session_recall@10", "session_any@5")
 CHOSEN_SAMPLES = 3
-KEPT = 50
+BASELINES = ("BM25 by turn", "the embedder alone", "their weighted sum")
 
 Floats = NDArray[np.float64]
 
@@ -102,22 +106,26 @@ def score_meaning(texts: Texts, vector: NDArray[np.float32]) -> Floats:
     return scores
 
 
-def baselines(connection: Connection, texts: Texts, questions: Sequence[Question]) -> dict[str, list[Asked]]:
-    """Each question by each baseline."""
+def baselines(
+    connection: Connection, texts: Texts, questions: Sequence[Question], lengths: Sequence[int]
+) -> dict[str, list[Asked]]:
+    """Each question by each baseline, in lists of each length."""
     embedder = WordLlamaEmbedder()
-    found: dict[str, list[Asked]] = {"BM25 by turn": [], "the embedder alone": [], "their weighted sum": []}
+    found: dict[str, list[Asked]] = {named(name, hits): [] for name in BASELINES for hits in lengths}
     for question in questions:
         words = score_words(connection, texts, question.text)
         meaning = score_meaning(texts, embedder.embed([question.text])[0])
         within = np.ones(len(words), bool) if question.agent is None else texts.agents == question.agent
         best = float(words[within].max(initial=0.0)) or 1.0
-        for name, scores in zip(found, (words, meaning, words / best + meaning), strict=True):
-            found[name].append(_judged(question, texts, np.where(within, scores, -math.inf)))
+        for name, scores in zip(BASELINES, (words, meaning, words / best + meaning), strict=True):
+            for hits in lengths:
+                judged = _judged(question, texts, np.where(within, scores, -math.inf), hits)
+                found[named(name, hits)].append(judged)
     return found
 
 
-def _judged(question: Question, texts: Texts, scores: Floats) -> Asked:
-    order = [int(place) for place in np.argsort(-scores, kind="stable")[:KEPT] if scores[place] > 0]
+def _judged(question: Question, texts: Texts, scores: Floats, hits: int) -> Asked:
+    order = [int(place) for place in np.argsort(-scores, kind="stable")[:hits] if scores[place] > 0]
     turns = tuple(texts.names[place] for place in order)
     sessions = tuple(dict.fromkeys(texts.sessions[place] for place in order))
     return Asked(
@@ -144,10 +152,17 @@ def halves(questions: QuestionSet) -> Callable[[str], str]:
     return lambda name: "held out" if place[name] % 2 else "chosen"
 
 
-def show(questions: QuestionSet, rankings: dict[str, Iterable[Asked]], *, baseline: str) -> None:
-    """A table: every ranking on every half, and the ratio of ours to the baseline."""
+def named(ranking: str, hits: int) -> str:
+    """A ranking in lists of so many rows, as the table calls it."""
+    return f"{ranking}, {hits}"
+
+
+def show(
+    questions: QuestionSet, rankings: dict[str, Iterable[Asked]], lengths: Sequence[int], *, baseline: str
+) -> None:
+    """A table: every ranking on every half, and for each length the ratio of ours to the baseline."""
     half_of = halves(questions)
-    print(f"\n{questions.name}: {'ranking':24}{'half':10}" + "".join(f"{name:>19}" for name in SHOWN))
+    print(f"\n{questions.name}: {'ranking, length':24}{'half':10}" + "".join(f"{name:>19}" for name in SHOWN))
     means: dict[tuple[str, str], dict[str, Any]] = {}
     for name, asked in rankings.items():
         every = list(asked)
@@ -156,25 +171,28 @@ def show(questions: QuestionSet, rankings: dict[str, Iterable[Asked]], *, baseli
             means[name, half] = dict(report(questions.name, ones).figures)
             row = "".join(f"{means[name, half].get(figure, math.nan):>19.3f}" for figure in SHOWN)
             print(f"{'':{len(questions.name) + 2}}{name:24}{half:10}{row}")
-    ratio = [means["ours", "both"][figure] / means[baseline, "both"][figure] for figure in SHOWN]
-    print(f"ours / {baseline}: " + "  ".join(f"{name} {value:.2f}" for name, value in zip(SHOWN, ratio, strict=True)))
+    for hits in lengths:
+        ours, other = means[named("ours", hits), "both"], means[named(baseline, hits), "both"]
+        ratios = "  ".join(f"{figure} {ours[figure] / other[figure]:.2f}" for figure in SHOWN)
+        print(f"ours / {baseline}, lists of {hits}: {ratios}")
 
 
-def run(url: str, questions: QuestionSet) -> None:
+def run(url: str, questions: QuestionSet, lengths: Sequence[int]) -> None:
     """One question set in a scratch database."""
     settings, embedder = Settings(), WordLlamaEmbedder()
     with scratch_database(url) as scratch, open_pool(scratch, max_size=4) as pool:
         fill(pool, settings, questions, embedder=embedder)
         with connect(scratch) as connection:
-            ours = evaluate(
-                connection, questions, embed_query=QueryVectors(settings, embedder).on(connection), scope="messages"
-            )
+            embed = QueryVectors(settings, embedder).on(connection)
             rankings: dict[str, Iterable[Asked]] = dict(
-                baselines(connection, read_texts(connection), questions.questions)
+                baselines(connection, read_texts(connection), questions.questions, lengths)
             )
-            show(questions, rankings | {"ours": ours.asked}, baseline="their weighted sum")
-            figures = ours.figures
-            print(f"a search took {figures['latency_ms_p50']} ms (median), {figures['latency_ms_p95']} ms (95 %)")
+            for hits in lengths:
+                ours = evaluate(connection, questions, embed_query=embed, scope="messages", hits=hits)
+                rankings[named("ours", hits)] = ours.asked
+                p50, p95 = (ours.figures[f"latency_ms_p{percent}"] for percent in (50, 95))
+                print(f"lists of {hits}: a search took {p50} ms (median), {p95} ms (95 %)")
+            show(questions, rankings, lengths, baseline="their weighted sum")
 
 
 def main() -> None:
@@ -183,6 +201,13 @@ def main() -> None:
     parser.add_argument("--locomo", type=Path)
     parser.add_argument("--longmemeval", type=Path)
     parser.add_argument("--limit", type=int, help="only the first questions")
+    parser.add_argument(
+        "--hits",
+        type=int,
+        nargs="+",
+        default=[MAX_LIMIT, SearchRequest("").limit],
+        help="lengths of the lists asked for",
+    )
     chosen = parser.parse_args()
     shared = os.environ.get("RIVET_SHARED_DATA")
     if shared is not None and not (chosen.locomo or chosen.longmemeval):
@@ -196,7 +221,7 @@ def main() -> None:
         try:
             for path, read in ((chosen.locomo, read_locomo), (chosen.longmemeval, read_longmemeval)):
                 if path is not None:
-                    run(server.url("postgres"), read(path).head(chosen.limit))
+                    run(server.url("postgres"), read(path).head(chosen.limit), chosen.hits)
         finally:
             server.stop()
 

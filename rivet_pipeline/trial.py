@@ -18,6 +18,7 @@ from rivet_pipeline.retrieval.evaluation_demo import demo_questions
 from rivet_pipeline.retrieval.evaluation_sets import Conversation, QuestionSet
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
+from rivet_pipeline.retrieval.search import MAX_LIMIT
 from rivet_pipeline.retrieval.types import Mode, Scope
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.summaries.compact import summarize_branches, summarize_leaves, summarize_roots
@@ -41,6 +42,7 @@ def try_questions(
     summarizer: Summarizer | None = None,
     limit: int | None = None,
     mode: Mode = "hybrid",
+    hits: int = MAX_LIMIT,
     say: Say = lambda _: None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -54,6 +56,7 @@ def try_questions(
         summarizer: Makes summaries of every level, which are then searched too; None: messages only.
         limit: Asks only the first so many questions; everything is stored.
         mode: The mode of search.
+        hits: The length of the lists that are asked for.
         say: Told of each step.
         progress: Told of each question.
     """
@@ -69,6 +72,7 @@ def try_questions(
                 embed_query=QueryVectors(settings, embedder).on(connection),
                 mode=mode,
                 scope=scope,
+                hits=hits,
                 progress=progress,
             )
 

@@ -1,17 +1,19 @@
 """What retrieval reads (text index, statistics, vector codes), and how good retrieval is, as figures over time."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from rivet_pipeline.assets.links import HEALTH, SEARCH, described, stored_in
-from rivet_pipeline.assets.markdown import table
+from rivet_pipeline.assets.markdown import code, table
 from rivet_pipeline.assets.messages import messages
 from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.assets.summaries import branch_summaries, leaf_summaries, root_summaries
-from rivet_pipeline.retrieval.evaluation import Evaluation, drops, keep
+from rivet_pipeline.retrieval.evaluation import Drop, Evaluation, drops, keep, keep_run, lost
 from rivet_pipeline.retrieval.evaluation_sets import read_questions
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.quality_history import record_quality
@@ -91,7 +93,7 @@ def retrieval_quality(store: StoreResource, models: dg.ResourceParam[Models]) ->
         embedder=models.embedder,
         summarizer=models.summarizer if settings.eval_file is None else None,
     )
-    keep(result, settings.home / "evaluation")
+    run = _keep(result, settings.home / "evaluation")
     with store.connection() as connection:
         record_quality(connection, result, models.embedder.name)
     return dg.MaterializeResult(
@@ -103,10 +105,16 @@ def retrieval_quality(store: StoreResource, models: dg.ResourceParam[Models]) ->
             **{name.replace("@", "_at_"): value for name, value in result.figures.items()},
             "worst": dg.MetadataValue.md(_worst(result)),
             "degraded": result.degraded or "no",
-            "every_question": dg.MetadataValue.path(str(settings.home / "evaluation")),
+            "every_question": dg.MetadataValue.path(str(run)),
             "seconds": round(time.perf_counter() - began, 3),
         }
     )
+
+
+def _keep(result: Evaluation, folder: Path) -> Path:
+    """Writes the run in place of the last one, and beside those before; the file of the latter."""
+    keep(result, folder)
+    return keep_run(result, folder / "runs", datetime.now(UTC))
 
 
 def _worst(result: Evaluation) -> str:
@@ -124,7 +132,7 @@ def _worst(result: Evaluation) -> str:
     asset=retrieval_quality,
     description="Search finds about as much as it did: no recall or nDCG is more than 0.03 below the median, or 0.06 "
     f"below the best, of the last {_COMPARED} runs with the same questions and embedding model. A failure names the "
-    "figures: see which questions lost in `worst`, and what changed that day (model, version, code).",
+    "figures and, in `lost`, the questions that lost most: see what changed that day (model, version, code).",
 )
 def no_drop(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
     """Compares the newest figures with those of the runs before."""
@@ -146,8 +154,23 @@ def no_drop(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         metadata={
             "compared_with": len(same),
             "drops": dg.MetadataValue.md(table(("figure", "now", "median", "best"), rows) if rows else "None."),
+            **({"lost": dg.MetadataValue.md(_lost(found[0], newest, same))} if found else {}),
         },
     )
+
+
+def _lost(drop: Drop, newest: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> str:
+    """The questions that lost most in a figure since the best earlier run whose questions are kept, as a table."""
+    figure = drop.figure.replace("_at_", "@")
+    for run in sorted((run for run in before if drop.figure in run), key=lambda run: run[drop.figure], reverse=True):
+        paths = (run.get("every_question"), newest.get("every_question"))
+        if not all(isinstance(path, str) for path in paths):
+            continue
+        fallen = lost(Path(str(paths[0])), Path(str(paths[1])), figure)
+        if fallen is not None:
+            rows = [(code(one.id), code(one.text, 100), one.before, one.now) for one in fallen[:10]]
+            return f"`{figure}` since `{paths[0]}`:\n\n" + table(("question", "text", "before", "now"), rows)
+    return "The questions of no earlier run are kept."
 
 
 def _figures(materialization: dg.AssetMaterialization) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.models.factory import build_embedder
 from rivet_pipeline.retrieval.evaluation import Evaluation, keep
 from rivet_pipeline.retrieval.evaluation_sets import QuestionSet, read_locomo, read_longmemeval
+from rivet_pipeline.retrieval.search import MAX_LIMIT
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.summaries.factory import build_summarizer
 from rivet_pipeline.trial import try_questions
@@ -64,6 +65,9 @@ def eval_command(
         bool, typer.Option("--summaries", help="Make summaries, too, and search them beside the messages.")
     ] = False,
     mode: Annotated[Mode, typer.Option(help="The mode of search.")] = Mode.HYBRID,
+    hits: Annotated[
+        int, typer.Option(min=1, max=MAX_LIMIT, help="The length of the lists asked for; the API gives 20 by default.")
+    ] = MAX_LIMIT,
 ) -> None:
     """Measure search with a question set: recall, nDCG and latency.
 
@@ -87,15 +91,16 @@ def eval_command(
             summarizer=build_summarizer(settings) if summaries else None,
             limit=limit,
             mode=mode.value,
+            hits=hits,
             say=lambda step: status.update(f"{step} …"),
             progress=lambda done, of: status.update(f"asking {done} of {of} …"),
         )
     if output is not None:
         keep(result, output)
     if as_json:
-        print_json(result.as_dict() | {"embedder": embedder.name, "mode": mode.value})
+        print_json(result.as_dict() | {"embedder": embedder.name, "mode": mode.value, "hits": hits})
     else:
-        _print(result, embedder.name, output)
+        _print(result, embedder.name, hits, output)
 
 
 def _read(kind: Questions, file: Path | None) -> QuestionSet | None:
@@ -113,9 +118,11 @@ def _check_folder(folder: Path | None) -> None:
             raise InvalidInputError("--output", f"{folder} can not be made ({error.strerror})") from error
 
 
-def _print(result: Evaluation, embedder: str, output: Path | None) -> None:
+def _print(result: Evaluation, embedder: str, hits: int, output: Path | None) -> None:
     out = console()
-    table = Table(title=f"{result.name}: {result.questions} questions, embedded by {one_line(embedder)}")
+    table = Table(
+        title=f"{result.name}: {result.questions} questions, lists of {hits}, embedded by {one_line(embedder)}"
+    )
     table.title_justify = "left"
     table.add_column("")
     for name in ("asked", *_SHOWN):

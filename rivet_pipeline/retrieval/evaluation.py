@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -95,16 +96,18 @@ def evaluate(
     mode: Mode = "hybrid",
     scope: Scope = "both",
     profile: Profile = PROFILE,
+    hits: int = MAX_LIMIT,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Asks every question of the set, one after the other, of a store that holds its conversations.
 
-    `embed_query` is that of `search`. Accesses are not counted, so that no question changes the answer of the next.
+    `embed_query` is that of `search`. `hits` is the length of the lists that are asked for: what stands in the first
+    ten places of sessions depends on it. Accesses are not counted, so that no question changes the answer of the next.
     """
     names = _turn_names(connection)
     asked = []
     for number, question in enumerate(questions.questions, 1):
-        request = SearchRequest(question.text, mode=mode, scope=scope, limit=MAX_LIMIT, agent=question.agent)
+        request = SearchRequest(question.text, mode=mode, scope=scope, limit=hits, agent=question.agent)
         began = time.perf_counter()
         response = search(connection, request, embed_query=embed_query, now=question.now, profile=profile)
         asked.append(judge(question, response, names, latency_ms=(time.perf_counter() - began) * 1000))
@@ -197,6 +200,51 @@ def keep(result: Evaluation, folder: Path) -> None:
     _replace(folder / f"{result.name}-questions.jsonl", "".join(f"{line}\n" for line in lines))
     figures = json.dumps(result.as_dict(), ensure_ascii=False, indent=2)
     _replace(folder / f"{result.name}-figures.json", f"{figures}\n")
+
+
+#: Runs of a set whose questions are kept one beside another: those that a newer one is compared with, and itself.
+KEPT_RUNS = 31
+
+
+def keep_run(result: Evaluation, folder: Path, at: datetime) -> Path:
+    """Writes every question of one run to a file of its own, named by the set and the time, and returns its path.
+
+    Of the set the newest `KEPT_RUNS` files stay. `at` is aware.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result.name}-{at.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl"
+    _replace(path, "".join(f"{json.dumps(one.as_dict(), ensure_ascii=False)}\n" for one in result.asked))
+    # Names of one set sort by time.
+    for old in sorted(folder.glob(f"{result.name}-[0-9]*T*Z.jsonl"))[:-KEPT_RUNS]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A question whose figure is lower than in another run."""
+
+    id: str
+    text: str
+    before: float
+    now: float
+
+
+def lost(before: Path, now: Path, figure: str) -> list[Lost] | None:
+    """The counted questions of two files from `keep_run` whose figure fell, most first; None: one can not be read."""
+    try:
+        earlier, later = (
+            [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in (before, now)
+        )
+        was = {one["id"]: one["figures"].get(figure, 0.0) for one in earlier}
+        fallen = [
+            Lost(one["id"], one["text"], was[one["id"]], one["figures"].get(figure, 0.0))
+            for one in later
+            if one["counted"] and one["id"] in was
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return sorted((one for one in fallen if one.now < one.before), key=lambda one: (one.now - one.before, one.id))
 
 
 def _replace(path: Path, text: str) -> None:

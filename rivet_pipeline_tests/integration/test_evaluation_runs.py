@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest
 from rivet_pipeline.assets.retrieval import no_drop, retrieval_quality
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.db.scratch import scratch_database
+from rivet_pipeline.retrieval.evaluation import keep_run, report
 from rivet_pipeline.retrieval.quality_history import quality_history
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline_tests.integration.pipeline import Pipeline, capture
 from rivet_pipeline_tests.integration.rivet_command import Run, rivet_command
-from rivet_pipeline_tests.unit.test_evaluation import LOCOMO, LONGMEMEVAL, written
+from rivet_pipeline_tests.unit.test_evaluation import LOCOMO, LONGMEMEVAL, asked, written
 
 SCRATCH = "SELECT datname FROM pg_database WHERE starts_with(datname, 'rivet_scratch_')"
 
@@ -52,11 +54,24 @@ def test_a_locomo_file_is_measured_beside_the_memory(run: Run, tmp_path: Path, c
     assert ran.json["latency_ms_p50"] > 0
     assert ran.json["groups"]["category 5"]["questions"] == 1
     assert ran.json["embedder"] == "wordllama-l2-supercat-256"
+    assert ran.json["hits"] == 50
     lines = (folder / "locomo-questions.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["id"] for line in lines] == [f"conv-1/{number}" for number in range(4)]
     assert json.loads(lines[0])["gold_turns"] == ["locomo:conv-1:1#D1:1"]
     assert counts(connection) == before
     assert connection.execute(SCRATCH).fetchall() == []
+
+
+def test_the_length_of_the_lists_can_be_chosen(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    ran = run(
+        "eval", "longmemeval", str(written(tmp_path, LONGMEMEVAL)), "--hits", "1", "--json", "--output", str(folder)
+    )
+    assert ran.code == 0, ran.err
+    assert ran.json["hits"] == 1
+    lines = (folder / "longmemeval-questions.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [len(json.loads(line)["turns"]) for line in lines] == [1, 1]
+    assert run("eval", "demo", "--hits", "51").code == 2
 
 
 def test_a_longmemeval_file_is_shown_as_a_table(run: Run, tmp_path: Path) -> None:
@@ -135,6 +150,9 @@ def test_the_asset_records_figures_and_the_shipped_questions_are_answered(
     assert counts(connection)["messages"] == 0
     kept = (tmp_path / "evaluation" / "demo-questions.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(kept) == figures["questions"]
+    run_file = Path(str(figures["every_question"]))
+    assert run_file.parent == tmp_path / "evaluation" / "runs"
+    assert run_file.read_text(encoding="utf-8").splitlines() == kept
     history = quality_history(connection)
     assert history is not None
     assert (history.question_set, history.embedder) == ("demo", figures["embedder"])
@@ -142,6 +160,66 @@ def test_the_asset_records_figures_and_the_shipped_questions_are_answered(
     get_settings.cache_clear()
     checks = result.get_asset_check_evaluations()
     assert [(check.check_name, check.passed) for check in checks] == [("no_drop", True)]
+
+
+def test_the_asset_asks_the_file_that_the_setting_names(
+    database_url: str,
+    connection: Connection,
+    instance: dg.DagsterInstance,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RIVETOS_HOME", str(tmp_path))
+    monkeypatch.setenv("RIVETOS_EVAL_FILE", str(written(tmp_path, LOCOMO)))
+    get_settings.cache_clear()
+    try:
+        pipeline = Pipeline(database_url, connection, instance)
+        job = pipeline.defs.resolve_job_def("measure_retrieval")
+        result = job.execute_in_process(instance=instance)
+    finally:
+        get_settings.cache_clear()
+    assert result.success
+    (materialized,) = result.asset_materializations_for_node("retrieval_quality")
+    figures = {name: value.value for name, value in materialized.metadata.items()}
+    assert (figures["question_set"], figures["questions"], figures["judged"]) == ("locomo", 3, 2)
+    assert figures["turn_recall_at_10"] == 1
+    kept = Path(str(figures["every_question"])).read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["id"] for line in kept] == [f"conv-1/{number}" for number in range(4)]
+    history = quality_history(connection)
+    assert history is not None
+    assert (history.question_set, history.questions) == ("locomo", 3)
+    assert counts(connection)["messages"] == 0
+
+
+def test_the_check_names_the_questions_that_lost(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    def record(day: int, recalls: dict[str, float]) -> None:
+        ones = [asked(name, {"turn_recall@10": value}) for name, value in recalls.items()]
+        path = keep_run(report("demo", ones), tmp_path, datetime(2026, 3, day, tzinfo=UTC))
+        instance.report_runless_asset_event(
+            dg.AssetMaterialization(
+                "retrieval_quality",
+                metadata={
+                    "question_set": "demo",
+                    "questions": len(ones),
+                    "embedder": "a",
+                    "turn_recall_at_10": sum(recalls.values()) / len(recalls),
+                    "every_question": dg.MetadataValue.path(str(path)),
+                },
+            )
+        )
+
+    record(1, {"kite": 1.0, "boat": 1.0, "tea": 0.0})
+    record(2, {"kite": 0.0, "boat": 0.0, "tea": 1.0})
+    record(3, {"kite": 0.0, "boat": 1.0, "tea": 0.0})
+    result = no_drop(dg.build_asset_check_context(instance=instance))
+    assert isinstance(result, dg.AssetCheckResult)
+    assert not result.passed
+    # Beside the best of the runs, not the one before, where nothing but the tea would have been lost.
+    told = str(result.metadata["lost"].value)
+    assert "demo-20260301T" in told
+    assert "| `kite` | `?` | 1.0 | 0.0 |" in told
+    assert "`boat`" not in told
+    assert "`tea`" not in told
 
 
 def test_the_check_fails_on_a_drop_and_compares_like_with_like(instance: dg.DagsterInstance) -> None:
@@ -172,6 +250,7 @@ def test_the_check_fails_on_a_drop_and_compares_like_with_like(instance: dg.Dags
     failed = check()
     assert not failed.passed
     assert "turn_recall_at_10" in str(failed.metadata["drops"].value)
+    assert "no earlier run" in str(failed.metadata["lost"].value)
     record(0.60, embedder="b")
     assert check().passed
     assert retrieval_quality.key == dg.AssetKey("retrieval_quality")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.retrieval.evaluation import Asked, drops, keep, measure, report
+from rivet_pipeline.retrieval.evaluation import KEPT_RUNS, Asked, drops, keep, keep_run, lost, measure, report
 from rivet_pipeline.retrieval.evaluation_sets import read_locomo, read_longmemeval, read_questions
 
 LOCOMO: list[dict[str, Any]] = [
@@ -194,3 +194,41 @@ def test_what_can_not_be_written_is_replaced_and_spoils_no_file(tmp_path: Path) 
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["set-figures.json", "set-questions.jsonl"]
     [line] = (tmp_path / "out" / "set-questions.jsonl").read_text(encoding="utf-8").splitlines()
     assert "lone \ufffd" in line
+
+
+def test_runs_are_kept_by_time_up_to_a_number_and_by_set(tmp_path: Path) -> None:
+    began = datetime(2026, 3, 1, 3, 23, tzinfo=UTC)
+    other = keep_run(report("other", [asked("1", {})]), tmp_path, began)
+    result = report("set", [asked("1", {"turn_recall@10": 1.0})])
+    written = [keep_run(result, tmp_path, began + timedelta(days=day)) for day in range(KEPT_RUNS + 2)]
+    assert written[0].name == "set-20260301T032300.000000Z.jsonl"
+    assert sorted(tmp_path.iterdir()) == sorted([other, *written[2:]])
+    eastern = began.astimezone(timezone(timedelta(hours=9))) + timedelta(days=100)
+    assert keep_run(result, tmp_path, eastern).name == "set-20260609T032300.000000Z.jsonl"
+
+
+def test_two_kept_runs_tell_which_questions_lost(tmp_path: Path) -> None:
+    figure = "turn_recall@10"
+    values = {"same": (1.0, 1.0), "little": (1.0, 0.5), "wholly": (1.0, 0.0), "better": (0.0, 1.0)}
+    before, now = (
+        keep_run(
+            report(
+                "set",
+                [
+                    *(asked(name, {figure: both[place]}) for name, both in values.items()),
+                    asked("apart", {figure: 1.0 - place}, counted=False),
+                    asked(f"only in {place}", {figure: 0.0}),
+                ],
+            ),
+            tmp_path,
+            datetime(2026, 3, 1 + place, tzinfo=UTC),
+        )
+        for place in (0, 1)
+    )
+    fallen = lost(before, now, figure)
+    assert fallen is not None
+    assert [(one.id, one.before, one.now) for one in fallen] == [("wholly", 1.0, 0.0), ("little", 1.0, 0.5)]
+    assert lost(now, now, figure) == []
+    (tmp_path / "broken.jsonl").write_text("[]\n", encoding="utf-8")
+    for unreadable in (tmp_path, tmp_path / "absent.jsonl", tmp_path / "broken.jsonl"):
+        assert lost(unreadable, now, figure) is None

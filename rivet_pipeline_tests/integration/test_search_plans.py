@@ -65,7 +65,7 @@ _EXPECTED: dict[tuple[str, str], set[str]] = {
     ("one conversation", "nearest_exact message"): {"ros_messages_conversation", "ros_embeddings_pkey"},
     ("one conversation", "nearest_exact summary"): {"ros_summaries_conversation"},
     ("within a filter", "nearest_given message"): {"ros_messages_seq", "ros_embeddings_pkey"},
-    ("within a filter", "nearest_given summary"): {"ros_embeddings_pkey"},
+    ("within a filter", "nearest_given summary"): {"ros_vector_changes_waiting"},
     ("unindexed", "index_messages"): {"ros_messages_seq"},
     ("far behind", "match"): {"ros_messages_tsv"},
     ("texts", "scan message"): {"ros_messages_created"},
@@ -175,3 +175,9 @@ def test_a_plan_made_for_few_accesses_does_not_go_through_them_all(plans: Plans)
     access = [node for node in plans["plain", "features"] if node.get("Index Name") == "ros_access_pkey"]
     assert access
     assert all("id" in node["Index Cond"] for node in access)
+
+
+def test_vectors_of_chosen_summaries_are_looked_up_by_their_owners(plans: Plans) -> None:
+    used = {node.get("Index Name", "") for node in plans["within a filter", "nearest_given summary"]}
+    assert used & {"ros_embeddings_of_summaries", "ros_embeddings_pkey"}
+    assert not any("hnsw" in name for name in used)

@@ -2,7 +2,8 @@
 
 Fills an embedded Postgres with made-up messages (`corpus.py`; vectors as `search_store.py` says), refreshes the text
 index and the vectors' codes at each size, and then, at the last one, starts `rivet serve` in a process of its own and
-times warm searches: hybrid, words only, filtered, and hybrid while 50 captures a second arrive and both are refreshed.
+times warm searches: hybrid, words only, filtered, and hybrid while 50 captures a second arrive and both are refreshed;
+then, with fewer queries, the modes that read texts, the other filters, listings and the figures.
 Beside it: the naive way (`ts_rank_cd` over the OR of the words, same database), Tantivy over the same texts in this
 process as the limit, and how far the first ten by words agree with BM25 of the same formula over every row. Prints a
 table; writes nothing into the repository.
@@ -16,7 +17,6 @@ table; writes nothing into the repository.
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import os
 import random
@@ -25,18 +25,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 
 from benchmarks.capture_rate import api_process
 from benchmarks.corpus import NOW, Corpus
 from benchmarks.live_captures import captures
+from benchmarks.search_asking import TOP, Asked, Figures, percentiles, searcher, timed
+from benchmarks.search_modes import measure_modes
 from benchmarks.search_queries import QUERIES, make_queries, make_questions
 from benchmarks.search_store import Filler, Vectors
 from rivet_pipeline.db.embedded import EmbeddedServer
@@ -48,64 +47,10 @@ from rivet_pipeline.retrieval.scoring import PROFILE, idf
 from rivet_pipeline.retrieval.types import SearchRequest
 from rivet_pipeline.retrieval.vector_pieces import refresh_vector_pieces
 
-TOP = 10
-PARTS = ("agreement", "http", "naive", "tantivy")
+PARTS = ("agreement", "http", "modes", "naive", "tantivy")
 
 #: The baseline's name among the rows of a kind of queries.
 _NAIVELY = "naive ts_rank_cd"
-
-Figures = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One query with its filters, as they go into the address and into SQL."""
-
-    query: str
-    agent: str | None = None
-    since: datetime | None = None
-
-    def path(self, mode: str) -> str:
-        """The address of the search."""
-        values = {"q": self.query, "mode": mode, "limit": str(TOP)}
-        if self.agent:
-            values["agent"] = self.agent
-        if self.since:
-            values["since"] = self.since.isoformat()
-        return "/api/memory/search?" + urlencode(values)
-
-
-def percentiles(times: Sequence[float]) -> Figures:
-    """Milliseconds, rounded."""
-    return {f"p{share}": round(float(np.percentile(times, share)), 1) for share in (50, 95, 99)}
-
-
-def timed(run: Callable[[Asked], object], queries: Sequence[Asked], rounds: int) -> list[float]:
-    """Milliseconds of each query, every round by itself, after one that is not counted."""
-    times = []
-    for number in range(rounds + 1):
-        for asked in queries:
-            begun = time.perf_counter()
-            run(asked)
-            if number:
-                times.append(1000 * (time.perf_counter() - begun))
-    return times
-
-
-def searcher(port: int, mode: str) -> Callable[[Asked], Any]:
-    """Asks the API over one connection that stays open."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
-
-    def run(asked: Asked) -> Any:
-        connection.request("GET", asked.path(mode))
-        answer = connection.getresponse()
-        body = answer.read()
-        if answer.status != 200:
-            raise RuntimeError(f"search answered {answer.status}: {body[:300]!r}")
-        return json.loads(body)
-
-    return run
-
 
 _NAIVE = """
 WITH words AS (
@@ -302,6 +247,8 @@ def measure(
     asked = {kind: [Asked(query) for query in queries] for kind, queries in kinds.items()}
     if "http" in options.parts:
         rows |= measure_http(url, folder, asked, options.rounds)
+    if "modes" in options.parts:
+        rows |= measure_modes(url, folder, connection, asked["words"][: options.modes], options.rounds)
     for kind, plain in asked.items():
         few = plain[: options.naive]
         if "naive" in options.parts:
@@ -351,6 +298,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--naive", type=int, default=20, help="how many queries of a kind the naive way is asked")
+    parser.add_argument("--modes", type=int, default=20, help="how many queries of the words kind part modes asks")
     parser.add_argument(
         "--agreement", type=int, default=20, help="how many queries of a kind are compared with exhaustive BM25"
     )

@@ -173,6 +173,32 @@ def test_long_texts_are_capped_and_say_so(client: httpx.Client, connection: Conn
     assert row["metadata"]["full_tool_result_length"] == 16_001
 
 
+def test_names_of_six_kilobytes_are_taken_and_found(client: httpx.Client, connection: Connection) -> None:
+    name, folder, title = "claude-code:" + "k" * 6_000, "/srv/" + "deep/" * 1_200 + "shop", "t" * 6_000
+    body = batch(
+        message(content="the quokkas moved"),
+        session_key=name,
+        title=title,
+        settings={"cwd": folder, "tag": "g" * 6_000},
+    )
+    for new in (1, 0):
+        answer = client.post("/api/capture", json=body)
+        assert (answer.status_code, answer.json()["inserted"]) == (200, new)
+    [conversation] = connection.execute("SELECT session_key, title, settings FROM ros_conversations").fetchall()
+    # Of a title as much is kept as a list can show.
+    assert (conversation["session_key"], title.startswith(conversation["title"])) == (name, True)
+    assert len(conversation["title"]) >= 100
+    assert (conversation["settings"]["cwd"], conversation["settings"]["tag"]) == (folder, "g" * 6_000)
+    [hit] = client.get("/api/memory/search", params={"q": "quokkas"}).json()["results"]
+    [listed] = client.get("/api/memory/browse", params={"session_key": name}).json()["messages"]
+    assert hit["id"] == listed["id"]
+    # A line that is refused takes nothing of its batch in, however long the names are.
+    other = batch(message("e2"), message("e3", role="robot"), session_key=name + "x", settings={"cwd": folder + "x"})
+    assert client.post("/api/capture", json=other).status_code == 400
+    assert connection.execute("SELECT count(*) AS n FROM ros_conversations").fetchone() == {"n": 1}
+    assert len(stored(connection)) == 1
+
+
 def test_unstorable_characters_are_replaced_and_the_row_lands(client: httpx.Client, connection: Connection) -> None:
     raw = json.dumps(batch(message(content="CONTENT", metadata={"k": "META"})))
     raw = raw.replace("CONTENT", r"a\u0000b \ud83d \ud83d\ude80").replace("META", r"x\u0000")

@@ -7,16 +7,17 @@ import random
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.retrieval import lexical, patterns, scoring
+from rivet_pipeline.retrieval import filters, lexical, patterns, scoring
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.search import search
-from rivet_pipeline.retrieval.types import SearchRequest
+from rivet_pipeline.retrieval.types import Mode, SearchRequest
 from rivet_pipeline_tests.integration.memory_rows import (
     NOW,
     add_conversation,
@@ -97,6 +98,62 @@ def test_a_pattern_that_takes_too_long_is_stopped(connection: Connection) -> Non
         with pytest.raises(InvalidInputError, match=r"more than 0\.3 s; write a simpler pattern, or narrow"):
             search(connection, request, embed_query=None, now=NOW, profile=profile)
         assert find(connection, "ab", mode="trigram").hits
+        row = connection.execute("SELECT current_setting('statement_timeout') AS timeout").fetchone()
+    assert row == {"timeout": "0"}
+
+
+#: Too short to be told by trigrams, so that only reading tells which texts hold them.
+SHORT = ["ab", "_a", "公", "部署", "手順", "배포"]
+
+
+@pytest.mark.parametrize("query", SHORT)
+@pytest.mark.parametrize("mode", ["trigram", "regex"])
+def test_a_short_pattern_reads_texts_only_within_the_time_that_is_left(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, mode: Mode, query: str
+) -> None:
+    wanted = add_message(connection, f"before{query}after")
+    refresh_lexicon(connection)
+    heads = {filters.statement(name).splitlines()[0]: name for name in ("scan", "hold", "places", "similar")}
+    timeout, timeouts = "0", []
+    execute = psycopg.Cursor.execute
+
+    def spy(self: Any, query: Any, params: Any = None, **others: Any) -> Any:
+        nonlocal timeout
+        text = query.decode() if isinstance(query, bytes) else str(query)
+        if text.startswith("SELECT set_config('statement_timeout'"):
+            [timeout] = params
+        elif text.splitlines()[0] in heads:
+            timeouts.append((heads[text.splitlines()[0]], timeout))
+        return execute(self, query, params, **others)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", spy)
+    request = SearchRequest(query, mode=mode)
+    profile = replace(scoring.PROFILE, pattern_seconds=50.0)
+    assert ids(search(connection, request, embed_query=None, now=NOW, profile=profile).hits) == [wanted]
+    assert {"scan", "places"} <= {name for name, _ in timeouts}
+    assert all(0 < int(timeout.removesuffix("ms")) <= 50_000 for _, timeout in timeouts)
+    assert timeout == "0"
+
+
+@pytest.mark.parametrize("query", SHORT)
+def test_a_short_pattern_is_stopped_when_the_time_is_up(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    add_message(connection, f"before {query} after")
+    refresh_lexicon(connection)
+    statement = patterns._statement
+    reading = b"FROM block AS last"
+
+    def slow(name: str, *rest: Any) -> bytes:
+        text = statement(name, *rest)
+        assert name != "scan" or text.count(reading) == 1
+        return text.replace(reading, reading + b" CROSS JOIN pg_sleep(600)")
+
+    monkeypatch.setattr(patterns, "_statement", slow)
+    profile = replace(scoring.PROFILE, pattern_seconds=0.3)
+    with pytest.raises(InvalidInputError, match=r"more than 0\.3 s"):
+        search(connection, SearchRequest(query, mode="regex"), embed_query=None, now=NOW, profile=profile)
+    with connection.transaction():
         row = connection.execute("SELECT current_setting('statement_timeout') AS timeout").fetchone()
     assert row == {"timeout": "0"}
 

@@ -8,6 +8,7 @@ explained without sorts, because at this size sorting all vectors costs less tha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,8 +20,10 @@ from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.retrieval import index_state
 from rivet_pipeline.retrieval.filters import statement, tune_session
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
+from rivet_pipeline.retrieval.scoring import PROFILE
 from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.types import SearchRequest
+from rivet_pipeline.retrieval.vector_pieces import refresh_vector_pieces
 from rivet_pipeline_tests.api_server import module_store
 from rivet_pipeline_tests.integration.memory_rows import NOW, WIDTH, add_message, hash_embed, register_model
 
@@ -31,9 +34,9 @@ INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, conte
     SELECT c.id, c.number || '-' || n, 'claude', 'test', 'user', 'kestrel note ' || n || ' of ' || c.number,
            timestamptz '2026-03-01' + c.number * interval '1 hour' + n * interval '1 minute'
     FROM ros_conversations AS c, generate_series(1, 30) AS n;
-INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
+INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, agents, model,
                            pipeline_version, input_hash)
-    SELECT c.id, 'leaf', 'kestrel summary ' || n || ' of ' || c.number, 10, now(), now(), 'm', 1, 'h'
+    SELECT c.id, 'leaf', 'kestrel summary ' || n || ' of ' || c.number, 10, now(), now(), '{{claude}}', 'm', 1, 'h'
     FROM ros_conversations AS c, generate_series(1, 5) AS n;
 INSERT INTO ros_summary_sources (summary_id, message_id, ordinal)
     SELECT s.id, m.id, m.n FROM (
@@ -61,11 +64,25 @@ _EXPECTED: dict[tuple[str, str], set[str]] = {
     ("since part of a second", "check_texts"): {"ros_messages_seq", "ros_summaries_seq_key"},
     ("one conversation", "nearest_exact message"): {"ros_messages_conversation", "ros_embeddings_pkey"},
     ("one conversation", "nearest_exact summary"): {"ros_summaries_conversation"},
+    ("within a filter", "nearest_given message"): {"ros_messages_seq", "ros_embeddings_pkey"},
+    ("within a filter", "nearest_given summary"): {"ros_vector_changes_waiting"},
     ("unindexed", "index_messages"): {"ros_messages_seq"},
     ("far behind", "match"): {"ros_messages_tsv"},
+    ("texts", "scan message"): {"ros_messages_created"},
+    ("texts", "scan summary"): {"ros_summaries_latest"},
+    ("texts", "similar_terms"): {"ros_lexicon_similar"},
+    ("texts", "similar message"): {"ros_messages_created", "ros_messages_tsv", "ros_messages_seq"},
+    ("texts", "similar summary"): {"ros_summaries_latest", "ros_summaries_tsv", "ros_summaries_seq_key"},
+    ("texts of an agent", "scan message"): {"ros_messages_agent"},
+    ("texts of a conversation", "scan message"): {"ros_messages_conversation"},
+    ("expression", "scan message"): {"ros_messages_created"},
+    ("expression", "scan summary"): {"ros_summaries_latest"},
 }
 
 _NAMES = {statement(name.split()[0]).splitlines()[0]: name.split()[0] for _, name in _EXPECTED}
+
+#: Which statements are sent must not depend on how busy the machine is.
+_PATIENT = replace(PROFILE, pattern_seconds=60.0)
 
 Plans = dict[tuple[str, str], list[Any]]
 
@@ -74,7 +91,7 @@ def nodes(plan: Any) -> list[Any]:
     return [plan, *(node for child in plan.get("Plans", ()) for node in nodes(child))]
 
 
-def sent(connection: Connection, **options: Any) -> list[tuple[str, Any]]:
+def sent(connection: Connection, query: str = "kestrel 7", **options: Any) -> list[tuple[str, Any]]:
     """The statements of one search and their values."""
     found: list[tuple[str, Any]] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -85,7 +102,8 @@ def sent(connection: Connection, **options: Any) -> list[tuple[str, Any]]:
             return execute(self, query, params, **others)
 
         patch.setattr(psycopg.Cursor, "execute", spy)
-        response = search(connection, SearchRequest("kestrel 7", limit=50, **options), embed_query=hash_embed, now=NOW)
+        request = SearchRequest(query, limit=50, **options)
+        response = search(connection, request, embed_query=hash_embed, now=NOW, profile=_PATIENT)
     assert response.hits
     assert response.degraded is None
     return found
@@ -104,7 +122,7 @@ def explain(connection: Connection, name: str, statements: list[tuple[str, Any]]
             )
             row = connection.execute(f"EXPLAIN (FORMAT JSON)\n{text}".encode(), values, prepare=False).fetchone()
             assert row is not None
-            if kind.startswith("nearest"):
+            if kind.startswith("nearest") or kind in {"scan", "similar"}:
                 kind += " summary" if "ros_summaries" in text else " message"
             plans.setdefault((name, kind), []).extend(nodes(row["QUERY PLAN"][0]["Plan"]))
     return plans
@@ -117,6 +135,7 @@ def plans(server: EmbeddedServer) -> Iterator[Plans]:
         for part in _FILL.split(";"):
             connection.execute(part.encode())
         refresh_lexicon(connection)
+        refresh_vector_pieces(connection)
         connection.execute("VACUUM ANALYZE")
         row = connection.execute("SELECT id FROM ros_conversations LIMIT 1").fetchone()
         assert row is not None
@@ -125,6 +144,13 @@ def plans(server: EmbeddedServer) -> Iterator[Plans]:
             connection, "since part of a second", sent(connection, since=NOW - timedelta(days=3_650, microseconds=1))
         )
         found |= explain(connection, "one conversation", sent(connection, conversation_id=row["id"]))
+        found |= explain(connection, "within a filter", sent(connection, agent="claude"))
+        found |= explain(connection, "texts", sent(connection, "kestral note 7", mode="trigram"))
+        found |= explain(connection, "texts of an agent", sent(connection, mode="trigram", agent="claude"))
+        found |= explain(
+            connection, "texts of a conversation", sent(connection, mode="trigram", conversation_id=row["id"])
+        )
+        found |= explain(connection, "expression", sent(connection, r"kestrel \w+ 7\b", mode="regex"))
         for number in range(3):
             add_message(connection, f"kestrel 7, late {number}")
         found |= explain(connection, "unindexed", sent(connection))
@@ -149,3 +175,9 @@ def test_a_plan_made_for_few_accesses_does_not_go_through_them_all(plans: Plans)
     access = [node for node in plans["plain", "features"] if node.get("Index Name") == "ros_access_pkey"]
     assert access
     assert all("id" in node["Index Cond"] for node in access)
+
+
+def test_vectors_of_chosen_summaries_are_looked_up_by_their_owners(plans: Plans) -> None:
+    used = {node.get("Index Name", "") for node in plans["within a filter", "nearest_given summary"]}
+    assert used & {"ros_embeddings_of_summaries", "ros_embeddings_pkey"}
+    assert not any("hnsw" in name for name in used)

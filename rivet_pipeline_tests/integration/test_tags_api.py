@@ -215,6 +215,21 @@ def test_what_is_wrong_or_not_there_is_said(api: Api) -> None:
     assert api.client.delete(TAGS).status_code == 405
 
 
+def test_a_tag_of_six_kilobytes_is_refused_and_leaves_nothing(api: Api, connection: Connection) -> None:
+    before = connection.execute("SELECT count(*) AS n FROM ros_tags").fetchone()
+    for tag in ("topic:" + "g" * 6_000, "k" * 6_000 + ":x"):
+        detail = api.post("", {"session_key": "claude-code:1", "tag": tag}, 400)["detail"]
+        assert "is longer than" in detail or "must be key:value" in detail
+        assert len(detail) < 300
+        key, _, value = tag.partition(":")
+        body = {"entity_id": str(api.session), "key": key, "value": value}
+        assert "is longer than" in api.post("", body, 400)["detail"]
+        assert api.tool(400, action="add", session_key="claude-code:1", tag=tag) == detail
+        found = api.client.get("/api/memory/search", params={"q": "redis", "tag": tag}).json()
+        assert (found["results"], "no session carries the tag" in found["reason"]) == ([], True)
+    assert connection.execute("SELECT count(*) AS n FROM ros_tags").fetchone() == before
+
+
 def test_half_a_character_in_a_literal_answers_400_whichever_way_in(api: Api) -> None:
     def send(path: str, body: str) -> httpx.Response:
         return api.client.post(path, content=body, headers={"content-type": "application/json"})

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 import psycopg
 import pytest
+from numpy.typing import NDArray
 
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
@@ -24,16 +26,27 @@ from rivet_pipeline_tests.integration.memory_rows import (
     NOW,
     add_conversation,
     add_message,
+    add_summary,
     add_tag,
     add_vector,
     hash_embed,
     register_model,
 )
 
-_ROWS, _NEW = 2_000, 40
+_ROWS, _NEW, _SUMMARIES = 2_000, 40, 600
 _WORDS = "anchor buoy chart delta ebb fjord gale harbour inlet jetty keel ledge mast oar pier"
 _NEAREST = ("nearest_given", "nearest_walk", "nearest_exact")
 _SINCE = NOW - timedelta(days=500)
+
+#: What summaries are filtered by: agents they contain, and periods they overlap.
+_SUMMARY_FILTERS: tuple[dict[str, Any], ...] = (
+    {"agent": "codex"},
+    {"agent": "claude"},
+    {"since": _SINCE},
+    {"before": _SINCE},
+    {"agent": "codex", "since": _SINCE},
+    {"since": _SINCE, "before": _SINCE + timedelta(days=5)},
+)
 
 _FILTERS: tuple[dict[str, Any], ...] = (
     {"agent": "codex"},
@@ -116,6 +129,95 @@ def statements_of(connection: Connection, query: str, **options: Any) -> tuple[l
         )
     assert response.degraded is None
     return sorted((hit.parts.semantic for hit in response.hits), reverse=True), asked
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the test knows of a summary: its vector is of unit length."""
+
+    id: UUID
+    agents: list[str]
+    earliest: datetime
+    latest: datetime
+    vector: NDArray[np.float32]
+
+    def passes(self, agent: str | None = None, since: datetime | None = None, before: datetime | None = None) -> bool:
+        return (
+            (agent is None or agent in self.agents)
+            and (since is None or self.latest >= since)
+            and (before is None or self.earliest < before)
+        )
+
+
+@pytest.fixture(scope="module")
+def summaries(server: EmbeddedServer) -> Iterator[tuple[Connection, list[Summary]]]:
+    """Summaries of one agent or both over years and up to 40 days each, all coded but the last ones."""
+    with module_store(server, "vector_codes_summaries") as url, connect(url) as connection:
+        register_model(connection)
+        numbers = np.random.default_rng(5)
+        conversation = add_conversation(connection)
+        made: list[Summary] = []
+
+        def add(count: int) -> None:
+            for number in range(len(made), len(made) + count):
+                text = " ".join(numbers.choice(_WORDS.split(), size=6))
+                agents = (["claude"], ["codex"], ["claude", "codex"])[number % 3]
+                latest = NOW - timedelta(days=float(numbers.integers(0, 1_000)))
+                earliest = latest - timedelta(days=float(numbers.integers(0, 40)))
+                identity = add_summary(
+                    connection,
+                    text,
+                    conversation=conversation,
+                    agents=agents,
+                    earliest=earliest,
+                    latest=latest,
+                    embed=True,
+                )
+                made.append(Summary(identity, agents, earliest, latest, hash_embed(text)))
+
+        with connection.transaction():
+            add(_SUMMARIES)
+            # Messages share the vectors' table and must not be taken for summaries.
+            for text in ("anchor buoy", "gale harbour inlet", "pier"):
+                add_message(connection, text, conversation=conversation, embed=True)
+        refresh_lexicon(connection)
+        refresh_vector_pieces(connection)
+        with connection.transaction():
+            add(_NEW)
+        yield connection, made
+
+
+@pytest.mark.parametrize("query", ["anchor buoy", "gale harbour inlet", "pier"])
+@pytest.mark.parametrize("filters", _SUMMARY_FILTERS, ids=" ".join)
+def test_codes_find_the_summaries_that_comparing_every_vector_finds(
+    summaries: tuple[Connection, list[Summary]], query: str, filters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, made = summaries
+    looked: list[dict[Any, float]] = []
+    nearest = vector.nearest
+
+    def spy(*given: Any, **options: Any) -> Any:
+        found = nearest(*given, **options)
+        looked.append(found.similarities)
+        return found
+
+    monkeypatch.setattr(vector, "nearest", spy)
+    near = hash_embed(query)
+    every = sorted(
+        ((float(one.vector @ near), one) for one in made if one.passes(**filters)), key=lambda pair: -pair[0]
+    )
+    found, asked = statements_of(connection, query, scope="summaries", **filters)
+    assert asked == {"nearest_given"}
+    assert len(found) == 10
+    [similarities] = looked
+    seqs = connection.execute("SELECT id, seq FROM ros_summaries").fetchall()
+    numbers = {row["id"]: row["seq"] for row in seqs}
+    exact = {("summary", numbers[one.id]): similarity for similarity, one in every}
+    assert set(similarities) <= set(exact)
+    assert all(similarity == pytest.approx(exact[key], abs=2e-3) for key, similarity in similarities.items())
+    # Rows at one distance may change places.
+    best = sorted(similarities.values(), reverse=True)[:10]
+    assert best == pytest.approx([similarity for similarity, _ in every[:10]], abs=2e-3)
 
 
 @pytest.mark.parametrize("query", ["anchor buoy", "gale harbour inlet", "pier"])

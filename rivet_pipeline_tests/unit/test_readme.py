@@ -34,3 +34,12 @@ def test_its_links_lead_somewhere() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", _README) if not link.startswith("http")]
     assert links
     assert [link for link in links if not (_ROOT / link).exists()] == []
+
+
+def test_every_test_that_the_chapter_of_retrieval_names_exists() -> None:
+    chapter = (_ROOT / "docs" / "retrieval.md").read_text(encoding="utf-8")
+    named = re.findall(r"\| `(test_\w+\.py)`: `(test_\w+)` \|$", chapter, re.MULTILINE)
+    assert len(named) > 10
+    tests = _ROOT / "rivet_pipeline_tests" / "integration"
+    missing = [(file, test) for file, test in named if f"\ndef {test}(" not in (tests / file).read_text("utf-8")]
+    assert missing == []

@@ -252,7 +252,9 @@ def _search(
     )
     hits = _read_hits(connection, request.query, scored[:limit], literal=literal)
     reason = None if hits else _why_nothing(request, side)
-    return SearchResponse(request.query, hits, side.degraded, reason, None if words is None else words.partial)
+    if words is None:
+        return SearchResponse(request.query, hits, side.degraded, reason)
+    return SearchResponse(request.query, hits, side.degraded, reason, words.partial, words.behind)
 
 
 def _of_period(

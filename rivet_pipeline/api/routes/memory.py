@@ -39,9 +39,10 @@ router = APIRouter(prefix="/api/memory", tags=["memory"])
 async def search_memory(query: Annotated[UnfoldingSearchQuery, Query()], resources: FromApp) -> UnfoldedSearchAnswer:
     """Finds by words and by meaning, best first, in one list; with `mode` also by reading the texts themselves.
 
-    `degraded` says when meaning could not be used, and why, or how far back texts were read. An answer without results
-    carries a `reason`. An expression that Postgres can not take, or not in time, is a 400. `expand` unfolds the best
-    summaries to what they were made from; `synthesize` adds an answer in words. Neither can fail the hits.
+    `degraded` says when meaning could not be used, and why, how far back texts were read, or that the text index is too
+    far behind for exact ranks. An answer without results carries a `reason`. An expression that Postgres can not take,
+    or not in time, is a 400. `expand` unfolds the best summaries to what they were made from; `synthesize` adds an
+    answer in words. Neither can fail the hits.
     """
     # A plain function would be run in a thread by FastAPI, and so would its answer's validation: two hops, not one.
     return await run_in_threadpool(_search, query, resources)

@@ -179,7 +179,7 @@ class TextSearch:
 
     @property
     def behind(self) -> str | None:
-        """That the index lacks more rows than are scored exactly (`unindexed.py` finds these), None when it does not."""
+        """That the index lacks too many rows for exact scores (`unindexed.py` finds these), None when it does not."""
         if not self._state.is_behind:
             return None
         return f"more than {index_state.MOST_LIVE:,} texts are not in the text index yet"

@@ -100,11 +100,10 @@ def synthesize_memory(query: Annotated[SynthesisQuery, Query()], resources: From
     """
     with resources.connection() as connection:
         hits = read_chosen(connection, query.q, query.id)
-        unfolded = ()
-        if query.expand:
-            unfolded = tuple(expand_hits(connection, query.q, hits, characters=query.expand_chars).expansions)
+        unfolded = expand_hits(connection, query.q, hits, characters=query.expand_chars) if query.expand else None
     # The connection is given back: a model may take its time.
-    return synthesis_answer(resources.synthesizer.answer(query.q, hits, unfolded))
+    expansions = () if unfolded is None else unfolded.expansions
+    return synthesis_answer(resources.synthesizer.answer(query.q, hits, expansions))
 
 
 @router.get("/expand", summary="Unfold a summary further", responses=NOT_FOUND | BAD_REQUEST)

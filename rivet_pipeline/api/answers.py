@@ -23,7 +23,15 @@ from rivet_pipeline.api.models import (
     StatsAnswer,
 )
 from rivet_pipeline.retrieval.lineage import Lineage, LineageMessage, LineageSummary
-from rivet_pipeline.retrieval.types import BrowseRequest, BrowseResponse, Hit, SearchRequest, SearchResponse, Stats
+from rivet_pipeline.retrieval.types import (
+    APPROXIMATE,
+    BrowseRequest,
+    BrowseResponse,
+    Hit,
+    SearchRequest,
+    SearchResponse,
+    Stats,
+)
 
 _EFFECT = {
     "hybrid": "results are found and ranked by words alone",
@@ -39,17 +47,20 @@ _KEYED_BY_DATA = {"by_agent", "by_role", "top_tools", "pending_days", "stale_sum
 
 def search_answer(request: SearchRequest, response: SearchResponse, *, explain: bool, zone: str) -> SearchAnswer:
     """A search's answer; `explain` adds the parts of each score, `zone` is the one that named windows are cut in."""
-    degraded = None
+    notes: list[tuple[str, str]] = []
     if response.degraded is not None:
-        degraded = Degraded(reason=response.degraded, effect=_EFFECT[request.mode])
-    elif response.partial is not None:
-        degraded = Degraded(reason=response.partial, effect=_PARTIAL)
+        notes.append((response.degraded, _EFFECT[request.mode]))
+    if response.partial is not None:
+        notes.append((response.partial, _PARTIAL))
+    if response.behind is not None:
+        notes.append((response.behind, APPROXIMATE))
+    reasons, effects = ("; ".join(parts) for parts in zip(*notes, strict=True)) if notes else ("", "")
     return SearchAnswer(
         query=request.query,
         mode=request.mode,
         scope=request.scope,
         period=_period(request, zone),
-        degraded=degraded,
+        degraded=Degraded(reason=reasons, effect=effects) if notes else None,
         reason=response.reason,
         results=[_hit(hit, explain=explain) for hit in response.hits],
     )

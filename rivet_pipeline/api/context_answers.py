@@ -52,8 +52,13 @@ def unfolded_answer(
         unfolded.expansions = [expansion_answer(expansion) for expansion in expansions.expansions]
         unfolded.expansion_reason = expansions.reason
     if synthesis is not None:
-        unfolded.synthesis = SynthesisAnswer.model_validate(asdict(synthesis))
+        unfolded.synthesis = synthesis_answer(synthesis)
     return unfolded
+
+
+def synthesis_answer(synthesis: Synthesis) -> SynthesisAnswer:
+    """An answer in words, or the reason why there is none, as an answer."""
+    return SynthesisAnswer.model_validate(asdict(synthesis))
 
 
 def expansion_answer(expansion: Expansion) -> ExpansionAnswer:

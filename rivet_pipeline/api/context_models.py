@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from rivet_pipeline.api.models import Filter, SearchAnswer, SearchQuery, Words
 from rivet_pipeline.retrieval.context import DEFAULT_BUDGET, MAX_BUDGET, MIN_BUDGET
 from rivet_pipeline.retrieval.expand import DEFAULT_CHARACTERS, MAX_CHARACTERS, MIN_CHARACTERS
+from rivet_pipeline.retrieval.search import MAX_LIMIT
 
 
 class _Query(BaseModel):
@@ -40,7 +41,23 @@ class UnfoldingSearchQuery(SearchQuery):
     synthesize: bool = Field(
         False,
         description="Adds an answer in words by the configured chat model, made of the hits alone and citing them. "
-        "It takes up to 20 seconds; where there is none, `synthesis.reason` says why.",
+        "The hits wait for it, 20 seconds at most; `/api/memory/synthesis` makes the same afterwards from their ids. "
+        "Where there is none, `synthesis.reason` says why.",
+    )
+
+
+class SynthesisQuery(_Query):
+    """What is to be answered in words, and from which hits of a search."""
+
+    q: Filter = Field(description="The question.", examples=["where do sessions live"])
+    id: list[UUID] = Field(
+        min_length=1,
+        max_length=MAX_LIMIT,
+        description="The hits' ids, the best first (`id=…&id=…`); the first ten are used.",
+    )
+    expand: bool = Field(False, description="Unfolds the best summaries among them first, as a search does.")
+    expand_chars: ExpandCharacters = Field(
+        DEFAULT_CHARACTERS, description="The most characters of all that is unfolded together."
     )
 
 

@@ -141,10 +141,17 @@ async def json_only(request: Request) -> None:
     require_json(request.headers)
 
 
+#: The parameters that are lists, each with the path that takes it.
+LISTS = frozenset({("/api/memory/synthesis", "id")})
+
+
 async def each_once(request: Request) -> None:
-    """Refuses a parameter that is given twice, of which one would be dropped in silence. Raises `InvalidInputError`."""
+    """Refuses a parameter that is given twice, of which one would be dropped in silence. Raises `InvalidInputError`.
+
+    Lists (`LISTS`) are given item by item.
+    """
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
-        if name in seen:
+        if name in seen and (request.url.path, name) not in LISTS:
             raise InvalidInputError(name[:60], "is given more than once; give it once")
         seen.add(name)

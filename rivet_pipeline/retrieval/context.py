@@ -28,7 +28,7 @@ from rivet_pipeline.retrieval.context_text import FRAME_LINE, ContextItem, Conte
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.search import EmbedQuery, search
 from rivet_pipeline.retrieval.snippets import make_snippet, without_frame
-from rivet_pipeline.retrieval.types import Hit, SearchRequest
+from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, SearchRequest
 from rivet_pipeline.retrieval.workspace import Workspace, read_workspace
 
 _log = logging.getLogger(__name__)
@@ -239,6 +239,8 @@ def _find(
         )
     if response.degraded is not None:
         degraded.append(Missing("meaning", response.degraded))
+    if response.behind is not None:
+        degraded.append(Missing("words", f"{response.behind}; {APPROXIMATE}"))
     return [
         _hit_item(hit, asked)
         for hit in response.hits

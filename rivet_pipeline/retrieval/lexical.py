@@ -18,10 +18,9 @@ import numpy as np
 from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.retrieval import unindexed
+from rivet_pipeline.retrieval import index_state, unindexed
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
 from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedError
-from rivet_pipeline.retrieval.index_state import read_state
 from rivet_pipeline.retrieval.postings import ROLES, Array, term_key
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal_of_days
 from rivet_pipeline.retrieval.text_scoring import Field, Numbers, TermPostings, promise, tells, top, visible
@@ -164,7 +163,7 @@ class TextSearch:
                     raise
 
     def _read(self) -> None:
-        state = self._state = read_state(self._connection, self._request.query)
+        state = self._state = index_state.read_state(self._connection, self._request.query)
         self.has_words = bool(state.words)
         corpus = self._index.corpus(self._connection, state.pieces)
         seen = slice(0 if state.is_behind else None)
@@ -177,6 +176,13 @@ class TextSearch:
         self._parts = [terms[word] for word in state.parts] if self._literal else []
         self._boosts = self._index.boosts(self._connection, state.database)
         self._asked = self._conversations()
+
+    @property
+    def behind(self) -> str | None:
+        """That the index lacks too many rows for exact scores (`unindexed.py` finds these), None when it does not."""
+        if not self._state.is_behind:
+            return None
+        return f"more than {index_state.MOST_LIVE:,} texts are not in the text index yet"
 
     def score(self) -> None:
         """Scores every row, which takes a while at a million; nothing is asked of the store."""

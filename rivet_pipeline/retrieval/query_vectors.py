@@ -7,7 +7,8 @@ query must be embedded with that.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from rivet_pipeline.settings import Settings
 #: What counts as a word of a query, and how many of them take part.
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 _MAX_WORDS = 64
+
+#: How many weighed vectors are remembered, as many as `QueryEmbedder` does of the others.
+_REMEMBERED = 256
 
 #: What a word weighs that is not indexed (what, did, the): little, but such words are not without meaning.
 _COMMON_WORD = 0.1
@@ -75,7 +79,12 @@ def weigh_words(connection: Connection, query: str) -> NDArray[np.float32] | Non
     rows = word_weights(connection, query)
     if len(rows) < 2 or not any(weight for _, weight in rows):
         return None
-    return _sum([word for word, _ in rows], [_COMMON_WORD if weight is None else weight for _, weight in rows])
+    words = tuple(word for word, _ in rows)
+    weights = tuple(_COMMON_WORD if weight is None else weight for _, weight in rows)
+    try:
+        return _weighed(WordLlamaEmbedder.name, words, weights)
+    except ModelError:
+        return None
 
 
 def word_weights(connection: Connection, query: str) -> list[tuple[str, float | None]]:
@@ -88,11 +97,17 @@ def word_weights(connection: Connection, query: str) -> list[tuple[str, float | 
     return [(str(row["word"]), None if row["weight"] is None else float(row["weight"])) for row in rows]
 
 
-def _sum(words: Sequence[str], weights: Sequence[float]) -> NDArray[np.float32] | None:
-    try:
-        vectors = WordLlamaEmbedder().embed(words)
-    except ModelError:
-        return None
+@lru_cache(_REMEMBERED)
+def _weighed(model: str, words: tuple[str, ...], weights: tuple[float, ...]) -> NDArray[np.float32] | None:
+    """The weighed sum of some words' vectors, of length 1 and read-only: all who ask share it. `model` is a key alone.
+
+    None when the sum is nothing. Raises `ModelError`, which is not remembered.
+    """
+    vectors = WordLlamaEmbedder().embed(words)
     total: NDArray[np.float32] = np.asarray(weights, dtype=np.float32) @ vectors
     length = float(np.linalg.norm(total))
-    return total / np.float32(length) if length > 0 else None
+    if length <= 0:
+        return None
+    vector: NDArray[np.float32] = total / np.float32(length)
+    vector.flags.writeable = False
+    return vector

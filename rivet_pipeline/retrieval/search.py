@@ -6,14 +6,16 @@ Reads what is materialised and never waits for the pipeline. Counting accesses i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.errors import NotFoundError
 from rivet_pipeline.models.embedder import UNKNOWN_WORDS
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
@@ -25,7 +27,7 @@ from rivet_pipeline.retrieval.quoting import one_line
 from rivet_pipeline.retrieval.ranking import Scored, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around, without_frame
-from rivet_pipeline.retrieval.types import Hit, Key, SearchRequest, SearchResponse
+from rivet_pipeline.retrieval.types import Hit, Key, ScoreParts, SearchRequest, SearchResponse
 from rivet_pipeline.transcripts.cleaning import clean_text
 
 #: The fewest and most hits of one search.
@@ -57,6 +59,13 @@ _AGENTS = """
         FROM names AS n WHERE n.agent IS NOT NULL
     )
     SELECT agent FROM names WHERE agent IS NOT NULL LIMIT %s"""
+
+#: Rows by id, with what their headings need.
+_CHOSEN = """
+    SELECT 'message' AS source, seq, id, created_at AS at, role, tool_name FROM ros_messages WHERE id = ANY (%(ids)s)
+    UNION ALL
+    SELECT 'summary', seq, id, latest_at, NULL, NULL FROM ros_summaries WHERE id = ANY (%(ids)s)"""
+_NO_PARTS = ScoreParts(0.0, 0.0, 0.0, 0.0)
 
 #: How many agents an answer names, and characters of a name.
 _MOST_AGENTS, _LONGEST_AGENT = 12, 60
@@ -100,6 +109,24 @@ def search(
         if not response.hits:
             return replace(response, reason=_why_unknown(connection, request) or response.reason)
         return response
+
+
+def read_chosen(connection: Connection, query: str, ids: Sequence[UUID]) -> list[Hit]:
+    """Messages and summaries by id, in the order given, as hits of a query; their scores are 0: nothing is searched.
+
+    Raises `NotFoundError` for an id that is none of either.
+    """
+    rows = connection.execute(_CHOSEN, {"ids": list(ids)}).fetchall()
+    by_id = {
+        row["id"]: Scored(
+            (row["source"], row["seq"]), row["id"], row["at"], 0.0, _NO_PARTS, row["role"], row["tool_name"]
+        )
+        for row in rows
+    }
+    for wanted in ids:
+        if wanted not in by_id:
+            raise NotFoundError(f"No summary and no message has the id {wanted}; /api/memory/search gives the ids.")
+    return _read_hits(connection, query, [by_id[wanted] for wanted in dict.fromkeys(ids)])
 
 
 def _why_unknown(connection: Connection, request: SearchRequest) -> str | None:
@@ -252,7 +279,9 @@ def _search(
     )
     hits = _read_hits(connection, request.query, scored[:limit], literal=literal)
     reason = None if hits else _why_nothing(request, side)
-    return SearchResponse(request.query, hits, side.degraded, reason, None if words is None else words.partial)
+    if words is None:
+        return SearchResponse(request.query, hits, side.degraded, reason)
+    return SearchResponse(request.query, hits, side.degraded, reason, words.partial, words.behind)
 
 
 def _of_period(

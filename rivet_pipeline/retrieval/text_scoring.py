@@ -1,6 +1,11 @@
 """BM25 of every document of the index at once, and which of them are worth a closer look. Arithmetic on arrays only.
 
 A position is a document's place in the corpus, or, from `len(corpus)` on, among the rows that the index has not yet.
+
+Scores are exact but for a query with more postings than `_MOST_POSTINGS`: of its commonest words, those beyond that
+number, nothing is counted outside the `_NEAR` rows that the others score best. A row's score is then too low by at most
+the sum of these words' idf x (k1 + 1), which is the most that words can add however often they stand in a row; and none
+that is higher by more than this sum than the last of the `_NEAR` is by the other words alone is too low at all.
 """
 
 from __future__ import annotations

@@ -11,6 +11,9 @@ Scope = Literal["messages", "summaries", "both"]
 Source = Literal["message", "summary"]
 Mode = Literal["hybrid", "fts", "vector", "trigram", "regex"]
 
+#: What an index that is behind (`SearchResponse.behind`) means for an answer.
+APPROXIMATE = "ranks are approximate until it is refreshed"
+
 #: A row: its table, and its number there.
 Key = tuple[Source, int]
 
@@ -104,7 +107,7 @@ class SearchResponse:
     """The hits, best first, and what was not used to find them.
 
     `degraded`: why the vector arm is missing. `partial`: how far the texts themselves were read, where that is not to
-    their end.
+    their end. `behind`: that the text index lacks too many rows for exact ranks; `APPROXIMATE` is what that means.
     """
 
     query: str
@@ -112,6 +115,7 @@ class SearchResponse:
     degraded: str | None = None
     reason: str | None = None
     partial: str | None = None
+    behind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Finds pages by words and by meaning. Reads only.
+"""Finds pages by words (BM25, with the constants of the search over messages) and by meaning. Reads only.
 
 Both parts are scaled by the best page of the query and summed, words a little over meaning, as the search over messages
 does. A meaning that can not be had (no vectors, a model that is away) degrades the search and says so.
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.protocols import ModelError
+from rivet_pipeline.retrieval.scoring import PROFILE
 from rivet_pipeline.retrieval.snippets import shorten
 from rivet_pipeline.retrieval.vector import refuse_vector, serving_model, vector_text
 from rivet_pipeline.summaries.signals import STOP_WORDS
@@ -34,8 +35,11 @@ _POOL = 60
 #: A page that shares no word with the query must lie at least so near by meaning (cosine).
 _NEAR = 0.35
 
-#: Words of a query that are looked at as names.
+#: Words of a query that are looked for, and that are looked at as names.
 _MOST_WORDS = 40
+
+#: How often a word of the title counts.
+_TITLE = 3
 
 #: Characters of a page's first sentences in a listing.
 EXCERPT = 300
@@ -97,42 +101,59 @@ def _scores(words: dict[UUID, float], near: dict[UUID, float]) -> dict[UUID, flo
     }
 
 
-def _by_words(connection: Connection, query: str, begun_by: datetime | None) -> dict[UUID, float]:
-    """Pages with any of the query's words: rare ones weigh more, those of the title too, and a whole name most.
-
-    Of pages that hold the same words, that one comes first which holds them more often for its length (`ts_rank`, at
-    most 1).
+#: BM25 of pages. The documents are the pages that are asked among, a document is a title and its page, its length their
+#: bytes, which are known without unpacking anything. A word stands in a tsvector twice (the text and its split form),
+#: hence half its positions are how often it was written; of each page only the query's words are unpacked.
+_SCORED = """
+    WITH asked AS MATERIALIZED (
+        SELECT array_agg(term) AS terms, string_agg(ros_term_query(term)::text, ' | ')::tsquery AS question
+        FROM (SELECT unnest(ros_query_terms(%(query)s)) AS term LIMIT %(most)s) AS t
+    ), corpus AS MATERIALIZED (
+        SELECT count(*)::float8 AS pages,
+               greatest(avg(octet_length(title) + octet_length(search_text)), 1)::float8 AS mean
+        FROM ros_wiki_topics
+        WHERE status = 'live' AND (%(begun_by)s::timestamptz IS NULL OR first_at <= %(begun_by)s)
+    ), held AS MATERIALIZED (
+        SELECT t.id, t.length,
+               ts_filter(setweight(ts_filter(t.content_tsv, '{a}'), 'B', a.terms), '{b}')
+               || ts_filter(setweight(ts_filter(t.content_tsv, '{d}'), 'C', a.terms), '{c}') AS hits
+        FROM asked AS a CROSS JOIN LATERAL (
+            SELECT id, content_tsv, octet_length(title) + octet_length(search_text) AS length FROM ros_wiki_topics
+            WHERE status = 'live' AND content_tsv @@ a.question
+              AND (%(begun_by)s::timestamptz IS NULL OR first_at <= %(begun_by)s) OFFSET 0) AS t
+    ), words AS MATERIALIZED (
+        SELECT h.id, h.length, u.lexeme AS term,
+               (CASE WHEN u.weights[1] = 'C' THEN (cardinality(u.weights) + 1) / 2
+                     ELSE %(title)s * ((cardinality(array_positions(u.weights, 'B')) + 1) / 2)
+                          + (cardinality(array_positions(u.weights, 'C')) + 1) / 2 END)::float8 AS tf
+        FROM held AS h CROSS JOIN LATERAL unnest(h.hits) AS u (lexeme, positions, weights)
+    ), rarity AS (
+        SELECT w.term, ln(1 + (c.pages - count(*) + 0.5) / (count(*) + 0.5)) AS idf
+        FROM words AS w CROSS JOIN corpus AS c GROUP BY w.term, c.pages
+    )
+    SELECT s.id, sum(s.score ORDER BY s.term NULLS LAST) AS score
+    FROM (
+        SELECT w.id, w.term, r.idf * w.tf * (%(k1)s::float8 + 1)
+               / (w.tf + %(k1)s::float8 * (1 - %(b)s::float8 + %(b)s::float8 * w.length / c.mean)) AS score
+        FROM words AS w JOIN rarity AS r ON r.term = w.term CROSS JOIN corpus AS c
+        UNION ALL
+        SELECT t.id, NULL, ln(1 + (c.pages - 0.5) / 1.5) * (%(k1)s::float8 + 1)
+        FROM ros_wiki_topics AS t CROSS JOIN corpus AS c
+        WHERE t.status = 'live' AND t.alias_keys && %(names)s::text[]
+          AND (%(begun_by)s::timestamptz IS NULL OR t.first_at <= %(begun_by)s)
+    ) AS s
+    GROUP BY s.id ORDER BY score DESC, s.id LIMIT %(pool)s
     """
-    rows = connection.execute(
-        """
-        WITH asked AS MATERIALIZED (
-            SELECT term, ros_term_query(term) AS question, ('''' || replace(replace(term, '\\', '\\\\'), '''', '''''')
-                   || ''':A')::tsquery AS titled
-            FROM unnest(ros_query_terms(%(query)s)) AS term LIMIT 40
-        ), found AS MATERIALIZED (
-            SELECT a.term, t.id,
-                   CASE WHEN t.content_tsv @@ a.titled THEN 3.0 ELSE 1.0 END
-                   + ts_rank(t.content_tsv, a.question, 1) AS weight
-            FROM asked AS a CROSS JOIN LATERAL (
-                SELECT id, content_tsv FROM ros_wiki_topics
-                WHERE status = 'live' AND content_tsv @@ a.question
-                  AND (%(begun_by)s::timestamptz IS NULL OR first_at <= %(begun_by)s) OFFSET 0) AS t
-        ), rarity AS (
-            SELECT term, ln(1 + (SELECT count(*) FROM ros_wiki_topics WHERE status = 'live')::float / count(*)) AS idf
-            FROM found GROUP BY term
-        )
-        SELECT w.id, sum(w.score) AS score
-        FROM (
-            SELECT f.id, f.weight * r.idf AS score FROM found AS f JOIN rarity AS r ON r.term = f.term
-            UNION ALL
-            SELECT id, 3 * ln(1 + (SELECT count(*) FROM ros_wiki_topics WHERE status = 'live'))
-            FROM ros_wiki_topics WHERE status = 'live' AND alias_keys && %(names)s::text[]
-              AND (%(begun_by)s::timestamptz IS NULL OR first_at <= %(begun_by)s)
-        ) AS w
-        GROUP BY w.id ORDER BY score DESC, w.id LIMIT %(pool)s
-        """,
-        {"query": query, "names": _names(query), "pool": _POOL, "begun_by": begun_by},
-    ).fetchall()
+
+
+def _by_words(connection: Connection, query: str, begun_by: datetime | None) -> dict[UUID, float]:
+    """BM25 of the pages with any of the query's words; where its whole name is among them, what one word can add more.
+
+    A word of the title counts as `_TITLE` of the page. A name adds what a word of that page alone would at most.
+    """
+    values = {"query": query, "names": _names(query), "pool": _POOL, "begun_by": begun_by, "most": _MOST_WORDS}
+    values |= {"k1": PROFILE.k1, "b": PROFILE.b, "title": _TITLE}
+    rows = connection.execute(_SCORED, values).fetchall()
     return {row["id"]: float(row["score"]) for row in rows}
 
 

@@ -245,6 +245,56 @@ def test_an_answer_in_words_over_http(connection: Connection, tree: tuple[UUID, 
     assert (synthesis["model"], synthesis["reason"]) == ("stand-in", None)
 
 
+def test_hits_come_first_and_their_answer_in_words_afterwards(
+    connection: Connection, tree: tuple[UUID, UUID, UUID], database_url: str
+) -> None:
+    def script(request: dict[str, Any]) -> Any:
+        user = request["messages"][1]["content"]
+        mark = user.split("the kestrel nests in it")[0].rsplit("[#", 1)[1][:8]
+        return says(f"It nests in the tower [#{mark}].")
+
+    with chat_server(script) as chat:
+        settings = Settings(compactor_url=chat.url, compactor_model="m")
+        with running_api(settings, database_url) as base, httpx.Client(base_url=base, timeout=30) as client:
+            found = client.get("/api/memory/search", params={"q": "kestrel nests", "scope": "messages"}).json()
+            assert chat.asked == []
+            ids = [hit["id"] for hit in found["results"]]
+            body = client.get("/api/memory/synthesis", params={"q": "kestrel nests", "id": ids}).json()
+            unfolded = client.get(
+                "/api/memory/synthesis", params={"q": "kestrel nests", "id": [str(tree[0])], "expand": "true"}
+            ).json()
+            unknown = client.get("/api/memory/synthesis", params={"q": "kestrel", "id": [*ids, str(uuid4())]})
+            wrong = [
+                client.get("/api/memory/synthesis", params=parameters).status_code
+                for parameters in ({"q": "kestrel"}, {"q": " ", "id": ids}, {"id": ids}, {"q": "kestrel", "id": "x"})
+            ]
+    for answer in (body, unfolded):
+        assert "answer" in answer, answer
+        assert answer["answer"].startswith("It nests in the tower [#")
+        [citation] = answer["citations"]
+        cited = connection.execute("SELECT content FROM ros_messages WHERE id = %s", [citation["id"]]).fetchone()
+        assert cited == {"content": "the kestrel nests in it"}
+        assert (answer["model"], answer["reason"]) == ("stand-in", None)
+    assert len(chat.asked) == 2
+    asked = chat.asked[0]["messages"][1]["content"]
+    places = [asked.index(f"[#{UUID(identity).hex[:8]}]") for identity in ids]
+    assert places == sorted(places)
+    assert (unknown.status_code, wrong) == (404, [400] * 4)
+    assert "No summary and no message has the id" in unknown.json()["detail"]
+    # The search counted them, and nothing else did.
+    counted = connection.execute("SELECT id, access_count FROM ros_access").fetchall()
+    assert {(str(row["id"]), row["access_count"]) for row in counted} == {(identity, 1) for identity in ids}
+
+
+def test_an_answer_in_words_is_a_reason_without_a_model(
+    connection: Connection, tree: tuple[UUID, UUID, UUID], database_url: str
+) -> None:
+    with running_api(Settings(), database_url) as base, httpx.Client(base_url=base, timeout=30) as client:
+        answer = client.get("/api/memory/synthesis", params={"q": "kestrel", "id": str(tree[0])})
+    assert (answer.status_code, answer.json()["answer"]) == (200, None)
+    assert "no chat model is configured" in answer.json()["reason"]
+
+
 def test_on_the_command_line(
     connection: Connection,
     tree: tuple[UUID, UUID, UUID],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -10,6 +11,7 @@ import pytest
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.embedder import WordLlamaEmbedder
+from rivet_pipeline.models.protocols import Vectors
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.query_vectors import weigh_words
 from rivet_pipeline.retrieval.search import search
@@ -158,6 +160,35 @@ def test_the_words_of_a_question_are_weighed_by_what_they_tell(connection: Conne
     assert question @ frame < plain @ frame
     assert weigh_words(connection, "…") is None
     assert weigh_words(connection, "") is None
+
+
+def test_a_weighed_question_is_remembered_until_its_words_tell_something_else(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(50):
+        add_message(connection, f"Ada says what she did about matter {number}")
+    add_message(connection, "a capstan")
+    refresh_lexicon(connection)
+    embedded: list[tuple[str, ...]] = []
+    embed = WordLlamaEmbedder.embed
+
+    def count(model: WordLlamaEmbedder, texts: Sequence[str]) -> Vectors:
+        embedded.append(tuple(texts))
+        return embed(model, texts)
+
+    monkeypatch.setattr(WordLlamaEmbedder, "embed", count)
+    first = weigh_words(connection, "which capstan does Ada mean, remembered")
+    assert first is not None
+    assert not first.flags.writeable
+    assert weigh_words(connection, "which capstan does  Ada mean, remembered") is first
+    assert embedded == [("which", "capstan", "does", "Ada", "mean", "remembered")]
+    for number in range(30):
+        add_message(connection, f"capstan {number}")
+    refresh_lexicon(connection)
+    later = weigh_words(connection, "which capstan does Ada mean, remembered")
+    assert later is not None
+    assert len(embedded) == 2
+    assert later @ embed(WordLlamaEmbedder(), ["capstan"])[0] < first @ embed(WordLlamaEmbedder(), ["capstan"])[0]
 
 
 def test_what_was_said_at_the_date_that_is_asked_for_stands_first(connection: Connection) -> None:

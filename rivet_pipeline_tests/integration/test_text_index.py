@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -18,7 +19,7 @@ from rivet_pipeline.retrieval import index_pieces, index_rows, index_state, lexi
 from rivet_pipeline.retrieval.index_cache import IndexCache, PieceName
 from rivet_pipeline.retrieval.lexicon import is_due, pending_lexicon, refresh_lexicon
 from rivet_pipeline.retrieval.postings import cjk_pairs, term_key
-from rivet_pipeline.retrieval.scoring import bm25_term, idf
+from rivet_pipeline.retrieval.scoring import PROFILE, bm25_term, idf
 from rivet_pipeline.retrieval.types import SearchRequest, Source
 from rivet_pipeline.transcripts.redact_rules import literal_rule
 from rivet_pipeline.transcripts.redact_stored import Who, redact_everywhere
@@ -234,6 +235,34 @@ def test_the_commonest_words_of_a_long_query_count_where_the_others_score_best(
     assert {row: found[row] for row in first} == pytest.approx({row: expected[row] for row in first}, rel=2e-4)
     assert all(found[row] <= expected[row] * 1.001 for row in found)
     assert any(found.get(row, 0.0) < expected[row] * 0.9 for row in expected)
+
+
+@pytest.mark.usefixtures("tiny_pieces")
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_skipped_word_could_add_is_the_most_that_a_score_is_too_low(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    most, kept = 60, 25
+    world = World(connection, random.Random(seed))
+    for number in range(150):
+        world.add()
+        if number == 120:
+            refresh_lexicon(connection)
+    request = SearchRequest(" ".join(WORDS), limit=50)
+    searched = lexical.TextSearch(connection, request, now=NOW, kept=500, index=IndexCache())
+    field, words = searched._field, sorted(searched._words, key=searched._field.df)
+    read = np.cumsum([field.df(word) for word in words])
+    counted, skipped = words[: int(np.sum(read <= most))], words[int(np.sum(read <= most)) :]
+    exact, others = field.score(words), np.sort(field.score(counted))
+    bound = sum(idf(field.count, field.df(word)) * (PROFILE.k1 + 1) for word in skipped)
+    monkeypatch.setattr(text_scoring, "_MOST_POSTINGS", most)
+    monkeypatch.setattr(text_scoring, "_NEAR", kept)
+    missing = exact - field.score(words)
+    assert len(counted) > 1
+    assert missing.min() > -1e-4
+    assert 0.2 * bound < missing.max() <= bound
+    certain = exact > others[-kept] + bound
+    assert missing[certain].max(initial=0.0) < 1e-4
 
 
 @pytest.mark.usefixtures("tiny_pieces")

@@ -1,4 +1,7 @@
-"""The ways out: `/api/memory/search`, `/expand`, `/browse`, `/lineage` and `/stats`. What is found is `retrieval`'s."""
+"""The ways out: `/api/memory/search`, `/synthesis`, `/expand`, `/browse`, `/lineage` and `/stats`.
+
+What is found is `retrieval`'s.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,15 @@ from fastapi import APIRouter, Path, Query
 from fastapi.concurrency import run_in_threadpool
 
 from rivet_pipeline.api.answers import browse_answer, lineage_answer, search_answer, stats_answer
-from rivet_pipeline.api.context_answers import expansion_answer, unfolded_answer
-from rivet_pipeline.api.context_models import ExpandQuery, ExpansionAnswer, UnfoldedSearchAnswer, UnfoldingSearchQuery
+from rivet_pipeline.api.context_answers import expansion_answer, synthesis_answer, unfolded_answer
+from rivet_pipeline.api.context_models import (
+    ExpandQuery,
+    ExpansionAnswer,
+    SynthesisAnswer,
+    SynthesisQuery,
+    UnfoldedSearchAnswer,
+    UnfoldingSearchQuery,
+)
 from rivet_pipeline.api.dependencies import FromApp, Resources
 from rivet_pipeline.api.models import (
     BrowseAnswer,
@@ -27,7 +37,7 @@ from rivet_pipeline.errors import InvalidInputError, NotFoundError
 from rivet_pipeline.retrieval.browse import browse
 from rivet_pipeline.retrieval.expand import expand_hits, expand_more, expand_summary
 from rivet_pipeline.retrieval.lineage import Budget, read_lineage
-from rivet_pipeline.retrieval.search import search
+from rivet_pipeline.retrieval.search import read_chosen, search
 from rivet_pipeline.retrieval.stats import collect_stats
 from rivet_pipeline.retrieval.types import BrowseRequest, SearchRequest
 from rivet_pipeline.transcripts.spool import Spool
@@ -39,9 +49,11 @@ router = APIRouter(prefix="/api/memory", tags=["memory"])
 async def search_memory(query: Annotated[UnfoldingSearchQuery, Query()], resources: FromApp) -> UnfoldedSearchAnswer:
     """Finds by words and by meaning, best first, in one list; with `mode` also by reading the texts themselves.
 
-    `degraded` says when meaning could not be used, and why, or how far back texts were read. An answer without results
-    carries a `reason`. An expression that Postgres can not take, or not in time, is a 400. `expand` unfolds the best
-    summaries to what they were made from; `synthesize` adds an answer in words. Neither can fail the hits.
+    `degraded` says when meaning could not be used, and why, how far back texts were read, or that the text index is too
+    far behind for exact ranks. An answer without results carries a `reason`. An expression that Postgres can not take,
+    or not in time, is a 400. `expand` unfolds the best summaries to what they were made from; `synthesize` adds an
+    answer in words, for which the hits wait 20 seconds at most; `/api/memory/synthesis` lets them go first. Neither can
+    fail the hits.
     """
     # A plain function would be run in a thread by FastAPI, and so would its answer's validation: two hops, not one.
     return await run_in_threadpool(_search, query, resources)
@@ -77,6 +89,21 @@ def _search(query: UnfoldingSearchQuery, resources: Resources) -> UnfoldedSearch
         synthesis = resources.synthesizer.answer(response.query, response.hits, unfolded)
     answer = search_answer(request, response, explain=query.explain, zone=resources.zone.key)
     return unfolded_answer(answer, expansions, synthesis)
+
+
+@router.get("/synthesis", summary="Answer in words from hits", responses=NOT_FOUND | BAD_REQUEST)
+def synthesize_memory(query: Annotated[SynthesisQuery, Query()], resources: FromApp) -> SynthesisAnswer:
+    """Answers a question in words from the hits of a search that are named by their ids, and cites them.
+
+    For a client that shows the hits first. Takes 20 seconds at most; where there is no answer, `reason` says why. It is
+    made as with `synthesize=true` of a search, and counts as no access.
+    """
+    with resources.connection() as connection:
+        hits = read_chosen(connection, query.q, query.id)
+        unfolded = expand_hits(connection, query.q, hits, characters=query.expand_chars) if query.expand else None
+    # The connection is given back: a model may take its time.
+    expansions = () if unfolded is None else unfolded.expansions
+    return synthesis_answer(resources.synthesizer.answer(query.q, hits, expansions))
 
 
 @router.get("/expand", summary="Unfold a summary further", responses=NOT_FOUND | BAD_REQUEST)

@@ -36,7 +36,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.tokens import byte_tokens
 from rivet_pipeline.retrieval.lineage import Budget, Lineage, LineageSummary, read_lineage
 from rivet_pipeline.retrieval.search import MAX_LIMIT, search
-from rivet_pipeline.retrieval.types import Hit, Mode, Scope, SearchRequest, SearchResponse
+from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, Mode, Scope, SearchRequest, SearchResponse
 from rivet_pipeline.shortening import clip
 
 #: How much of a hit is shown, in characters: a message as it is up to this, else its snippet; a summary that is
@@ -252,6 +252,8 @@ def _head(resources: Resources, arguments: SearchArguments, bounds: Bounds, resp
         )
     if response.partial is not None:
         lines.append(f"Note: {label(response.partial, 200)}.")
+    if response.behind is not None:
+        lines.append(f"Note: {label(response.behind, 200)}; {APPROXIMATE}.")
     return lines
 
 

@@ -204,6 +204,8 @@ def main() -> None:
     parser.add_argument(
         "--hits",
         type=int,
+        choices=range(1, MAX_LIMIT + 1),
+        metavar="N",
         nargs="+",
         default=[MAX_LIMIT, SearchRequest("").limit],
         help="lengths of the lists asked for",
@@ -221,7 +223,7 @@ def main() -> None:
         try:
             for path, read in ((chosen.locomo, read_locomo), (chosen.longmemeval, read_longmemeval)):
                 if path is not None:
-                    run(server.url("postgres"), read(path).head(chosen.limit), chosen.hits)
+                    run(server.url("postgres"), read(path).head(chosen.limit), list(dict.fromkeys(chosen.hits)))
         finally:
             server.stop()
 

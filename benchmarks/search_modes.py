@@ -1,4 +1,7 @@
-"""The part `modes` of the search benchmark: what is asked for less often than words and meaning. Reads only."""
+"""The part `modes` of the search benchmark: what is asked for less often than words and meaning.
+
+Writes nothing but the accesses that any search counts.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _ROLES = ("user", "assistant", "tool")
 def measure_modes(url: str, folder: Path, connection: Connection, plain: list[Asked], rounds: int) -> Figures:
     """The modes that read texts, filters by role, tag and conversation, listings and the figures, through HTTP.
 
-    Reads only: without a tag in the store there is no row of searches by tag.
+    Without a tag in the store there is no row of searches by tag.
     """
     searches = {
         "trigram": ("trigram", plain),

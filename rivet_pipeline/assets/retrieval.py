@@ -169,7 +169,9 @@ def _lost(drop: Drop, newest: Mapping[str, Any], before: Sequence[Mapping[str, A
         fallen = lost(Path(str(paths[0])), Path(str(paths[1])), figure)
         if fallen is not None:
             rows = [(code(one.id), code(one.text, 100), one.before, one.now) for one in fallen[:10]]
-            return f"`{figure}` since `{paths[0]}`:\n\n" + table(("question", "text", "before", "now"), rows)
+            return f"`{figure}` since `{paths[0]}`:\n\n" + table(
+                ("question", "text", "before", "now"), rows, empty="None of the questions that both runs asked lost."
+            )
     return "The questions of no earlier run are kept."
 
 

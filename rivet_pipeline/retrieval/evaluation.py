@@ -213,7 +213,8 @@ def keep_run(result: Evaluation, folder: Path, at: datetime) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.name}-{at.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl"
-    _replace(path, "".join(f"{json.dumps(one.as_dict(), ensure_ascii=False)}\n" for one in result.asked))
+    lines = "".join(f"{json.dumps(one.as_dict(), ensure_ascii=False)}\n" for one in result.asked)
+    _replace(path, lines, folder / f".{result.name}.new")
     # Names of one set sort by time.
     for old in sorted(folder.glob(f"{result.name}-[0-9]*T*Z.jsonl"))[:-KEPT_RUNS]:
         old.unlink(missing_ok=True)
@@ -247,8 +248,9 @@ def lost(before: Path, now: Path, figure: str) -> list[Lost] | None:
     return sorted((one for one in fallen if one.now < one.before), key=lambda one: (one.now - one.before, one.id))
 
 
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.new")
+def _replace(path: Path, text: str, fresh: Path | None = None) -> None:
+    """Writes the file whole or not at all; `fresh` is where it is made first, beside it by its own name when None."""
+    fresh = fresh or path.with_name(f".{path.name}.new")
     fresh.write_text(clean_text(text), encoding="utf-8")
     fresh.replace(path)
 

@@ -297,11 +297,18 @@ class TextSearch:
         wanted = self._request.tagged
         if self._request.conversation_id is not None:
             wanted = (self._request.conversation_id,)
-        if wanted is None:
+        if wanted is None and self._request.tag is None:
             return None
-        rows = self._connection.execute(
-            "SELECT number FROM ros_conversations WHERE id = ANY (%s)", [list(wanted)]
-        ).fetchall()
+        if wanted is None:
+            # More of them than are bound by their ids.
+            rows = self._connection.execute(
+                "SELECT number FROM ros_conversations WHERE id IN (SELECT ros_tagged_conversations(%s))",
+                [self._request.tag],
+            ).fetchall()
+        else:
+            rows = self._connection.execute(
+                "SELECT number FROM ros_conversations WHERE id = ANY (%s)", [list(wanted)]
+            ).fetchall()
         return np.array([row["number"] for row in rows], dtype=np.int64)
 
     def _fresh(self, positions: Array) -> Array:

@@ -106,7 +106,7 @@ def _weighed(model: str, words: tuple[str, ...], weights: tuple[float, ...]) -> 
     vectors = WordLlamaEmbedder().embed(words)
     total: NDArray[np.float32] = np.asarray(weights, dtype=np.float32) @ vectors
     length = float(np.linalg.norm(total))
-    if length <= 0:
+    if not length > 0:
         return None
     vector: NDArray[np.float32] = total / np.float32(length)
     vector.flags.writeable = False

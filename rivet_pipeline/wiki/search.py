@@ -38,8 +38,8 @@ _NEAR = 0.35
 #: Words of a query that are looked for, and that are looked at as names.
 _MOST_WORDS = 40
 
-#: How often a word of the title counts.
-_TITLE = 3
+#: What a word of the title counts beside its place in the text, which begins with the title.
+_TITLE = 2
 
 #: Characters of a page's first sentences in a listing.
 EXCERPT = 300
@@ -101,16 +101,16 @@ def _scores(words: dict[UUID, float], near: dict[UUID, float]) -> dict[UUID, flo
     }
 
 
-#: BM25 of pages. The documents are the pages that are asked among, a document is a title and its page, its length their
-#: bytes, which are known without unpacking anything. A word stands in a tsvector twice (the text and its split form),
-#: hence half its positions are how often it was written; of each page only the query's words are unpacked.
+#: BM25 of pages. The documents are the pages that are asked among, a document is the text that is searched of a page, its
+#: length in bytes, which are known without unpacking anything. A word stands in a tsvector twice (the text and its split
+#: form), hence half its positions are how often it was written; of each page only the query's words are unpacked.
 _SCORED = """
     WITH asked AS MATERIALIZED (
         SELECT array_agg(term) AS terms, string_agg(ros_term_query(term)::text, ' | ')::tsquery AS question
         FROM (SELECT unnest(ros_query_terms(%(query)s)) AS term LIMIT %(most)s) AS t
     ), corpus AS MATERIALIZED (
         SELECT count(*)::float8 AS pages,
-               greatest(avg(octet_length(title) + octet_length(search_text)), 1)::float8 AS mean
+               greatest(avg(octet_length(search_text)), 1)::float8 AS mean
         FROM ros_wiki_topics
         WHERE status = 'live' AND (%(begun_by)s::timestamptz IS NULL OR first_at <= %(begun_by)s)
     ), held AS MATERIALIZED (
@@ -118,7 +118,7 @@ _SCORED = """
                ts_filter(setweight(ts_filter(t.content_tsv, '{a}'), 'B', a.terms), '{b}')
                || ts_filter(setweight(ts_filter(t.content_tsv, '{d}'), 'C', a.terms), '{c}') AS hits
         FROM asked AS a CROSS JOIN LATERAL (
-            SELECT id, content_tsv, octet_length(title) + octet_length(search_text) AS length FROM ros_wiki_topics
+            SELECT id, content_tsv, octet_length(search_text) AS length FROM ros_wiki_topics
             WHERE status = 'live' AND content_tsv @@ a.question
               AND (%(begun_by)s::timestamptz IS NULL OR first_at <= %(begun_by)s) OFFSET 0) AS t
     ), words AS MATERIALIZED (
@@ -149,7 +149,7 @@ _SCORED = """
 def _by_words(connection: Connection, query: str, begun_by: datetime | None) -> dict[UUID, float]:
     """BM25 of the pages with any of the query's words; where its whole name is among them, what one word can add more.
 
-    A word of the title counts as `_TITLE` of the page. A name adds what a word of that page alone would at most.
+    A word of the title counts as three of the text. A name adds what a word of that page alone would at most.
     """
     values = {"query": query, "names": _names(query), "pool": _POOL, "begun_by": begun_by, "most": _MOST_WORDS}
     values |= {"k1": PROFILE.k1, "b": PROFILE.b, "title": _TITLE}

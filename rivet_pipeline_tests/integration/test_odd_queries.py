@@ -98,7 +98,7 @@ STRANGE = [
     "to be or not to be", "'; DROP TABLE ros_messages;--", "foo & bar | !baz <-> qux", "%s %(name)s", "{braces}",
     "a\x00b", "\ud83d alone", "ok\udc00", "w" * 5000, "x y " * 3000, "a\tb\nc", "de\u0301", "1e999", "NULL", "$1",
     "-1234", "部", "Ω", "İ", "\u202eabc", "x" * 201, "ß" * 150, "C:\\", "foo\\", "100%", "%a_b%", "(", "*x",
-    "[z-a]", "((x{1,255}){1,255}){1,255}", "***=(", "(?#x)", "(a+)+$",
+    "<x>", "[z-a]", "((x{1,255}){1,255}){1,255}", "***=(", "(?#x)", "(a+)+$",
 ]  # fmt: skip
 
 WORD_MODES: tuple[Mode, ...] = ("fts", "hybrid", "trigram", "regex")

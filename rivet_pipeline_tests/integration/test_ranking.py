@@ -13,7 +13,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.embedder import WordLlamaEmbedder
 from rivet_pipeline.models.protocols import Vectors
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
-from rivet_pipeline.retrieval.query_vectors import weigh_words
+from rivet_pipeline.retrieval.query_vectors import _weighed, weigh_words
 from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.types import SearchRequest
 from rivet_pipeline_tests.integration.memory_rows import (
@@ -177,6 +177,7 @@ def test_a_weighed_question_is_remembered_until_its_words_tell_something_else(
         return embed(model, texts)
 
     monkeypatch.setattr(WordLlamaEmbedder, "embed", count)
+    _weighed.cache_clear()
     first = weigh_words(connection, "which capstan does Ada mean, remembered")
     assert first is not None
     assert not first.flags.writeable

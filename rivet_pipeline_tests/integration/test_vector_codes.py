@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
-from rivet_pipeline.retrieval import index_state, vector, vector_codes
+from rivet_pipeline.retrieval import filters, index_state, vector, vector_codes
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.search import MAX_LIMIT, search
@@ -232,6 +232,36 @@ def test_codes_find_what_comparing_every_vector_finds(
     every = nearest_of_all(store, query, 2 * MAX_LIMIT, **filters)
     # The list is by score, which is more than similarity, so each of it must be among the nearest there are.
     assert min(found) >= every[-1] - 1e-3
+
+
+def test_a_tag_of_very_many_sessions_is_known_to_the_choice(store: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if they were too many to be bound by their ids.
+    monkeypatch.setattr(filters, "FEW_TAGGED", 0)
+    chosen, choose = [], vector_codes.Codes.choose
+
+    def noting(self: vector_codes.Codes, *values: Any) -> Any:
+        found = choose(self, *values)
+        chosen.extend(found[0].tolist())
+        return found
+
+    monkeypatch.setattr(vector_codes.Codes, "choose", noting)
+    found, asked = statements_of(store, "anchor buoy", tag="topic:inside", scope="messages")
+    assert asked == {"nearest_given"}
+    assert len(found) == 10
+    outside = store.execute(
+        "SELECT count(*) AS n FROM ros_messages WHERE seq = ANY (%s) AND agent <> 'codex'", [chosen]
+    ).fetchone()
+    assert chosen
+    assert outside == {"n": 0}
+
+
+def test_codes_of_an_earlier_version_are_left_alone(store: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector, "CODES", vector_codes.CodeCache())
+    with store.transaction(force_rollback=True):
+        store.execute("UPDATE ros_vector_pieces SET codes = substring(codes FOR octet_length(codes) / 2)")
+        found, asked = statements_of(store, "pier", agent="codex")
+    assert "nearest_given" not in asked
+    assert len(found) == 10
 
 
 def test_new_changed_and_removed_vectors_count_at_once(store: Connection) -> None:

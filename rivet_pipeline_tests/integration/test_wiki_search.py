@@ -22,6 +22,8 @@ Pages = dict[UUID, tuple[str, str, datetime, list[str]]]
 
 
 def add_page(connection: Connection, pages: Pages, title: str, text: str, days: float = 0, *names: str) -> UUID:
+    # As `pages.search_text` has it: the names stand first.
+    text = f"{title}\n{text}"
     row = connection.execute(
         """INSERT INTO ros_wiki_topics (slug, title, search_text, status, first_at, alias_keys)
            VALUES (%s, %s, %s, 'live', %s, %s) RETURNING id""",
@@ -36,11 +38,11 @@ def add_page(connection: Connection, pages: Pages, title: str, text: str, days: 
 def expected(pages: Pages, query: str, begun_by: datetime | None = None) -> dict[UUID, float]:
     """BM25 with a word of the title counting three times; a page's name adds the most that a word of it alone can."""
     among = {key: page for key, page in pages.items() if begun_by is None or page[2] <= begun_by}
-    lengths = {key: len((title + text).encode()) for key, (title, text, _, _) in among.items()}
+    lengths = {key: len(text.encode()) for key, (_, text, _, _) in among.items()}
     mean = sum(lengths.values()) / max(len(lengths), 1)
     scores: dict[UUID, float] = {}
     for word in dict.fromkeys(query.split()):
-        times = {key: 3 * page[0].split().count(word) + page[1].split().count(word) for key, page in among.items()}
+        times = {key: 2 * page[0].split().count(word) + page[1].split().count(word) for key, page in among.items()}
         df = sum(1 for tf in times.values() if tf)
         for key, tf in times.items():
             if tf:

@@ -101,9 +101,9 @@ def _scores(words: dict[UUID, float], near: dict[UUID, float]) -> dict[UUID, flo
     }
 
 
-#: BM25 of pages. The documents are the pages that are asked among, a document is the text that is searched of a page, its
-#: length in bytes, which are known without unpacking anything. A word stands in a tsvector twice (the text and its split
-#: form), hence half its positions are how often it was written; of each page only the query's words are unpacked.
+#: BM25 of pages. The documents are the pages that are asked among, a document is the text that is searched of a page,
+#: its length in bytes, which are known without unpacking anything. A word stands in a tsvector twice (the text and its
+#: split form), hence half its positions are how often it was written; of each page only the query's words are unpacked.
 _SCORED = """
     WITH asked AS MATERIALIZED (
         SELECT array_agg(term) AS terms, string_agg(ros_term_query(term)::text, ' | ')::tsquery AS question

@@ -26,7 +26,10 @@ class Name(str):
 
 
 def request(names: list[Name]) -> Any:
-    return SimpleNamespace(query_params=SimpleNamespace(multi_items=lambda: [(name, "") for name in names]))
+    return SimpleNamespace(
+        query_params=SimpleNamespace(multi_items=lambda: [(name, "") for name in names]),
+        url=SimpleNamespace(path="/api/memory/search"),
+    )
 
 
 def test_many_names_are_hardly_compared_with_one_another() -> None:

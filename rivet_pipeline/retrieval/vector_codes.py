@@ -182,7 +182,7 @@ class Codes:
         return self._fewest_apart(among, wanted, count)
 
     def _fewest_apart(self, among: Array, wanted: Array, count: int) -> Array:
-        """The chunks with the most bits in common with the first words of a code; about `count` of them, ascending."""
+        """The chunks with the most bits in common with the first words of a code; about `count`, in their order."""
         apart = np.zeros(len(among), dtype=np.int16)
         for line, word in zip(self.words, wanted, strict=False):
             apart += np.bitwise_count(line[among] ^ word)

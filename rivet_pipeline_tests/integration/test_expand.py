@@ -223,13 +223,15 @@ def test_over_http(connection: Connection, tree: tuple[UUID, UUID, UUID], databa
     assert counted == {UUID(hit["id"]) for answer in returned for hit in answer["results"]}
 
 
-def test_an_answer_in_words_over_http(connection: Connection, tree: tuple[UUID, UUID, UUID], database_url: str) -> None:
-    def script(request: dict[str, Any]) -> Any:
-        user = request["messages"][1]["content"]
-        mark = user.split("the kestrel nests in it")[0].rsplit("[#", 1)[1][:8]
-        return says(f"It nests in the tower [#{mark}].")
+def cite_the_nest(request: dict[str, Any]) -> Any:
+    """Answers with the mark of the record that speaks of the nest."""
+    user = request["messages"][1]["content"]
+    mark = user.split("the kestrel nests in it")[0].rsplit("[#", 1)[1][:8]
+    return says(f"It nests in the tower [#{mark}].")
 
-    with chat_server(script) as chat:
+
+def test_an_answer_in_words_over_http(connection: Connection, tree: tuple[UUID, UUID, UUID], database_url: str) -> None:
+    with chat_server(cite_the_nest) as chat:
         settings = Settings(compactor_url=chat.url, compactor_model="m")
         with running_api(settings, database_url) as base, httpx.Client(base_url=base, timeout=30) as client:
             body = client.get(
@@ -248,12 +250,7 @@ def test_an_answer_in_words_over_http(connection: Connection, tree: tuple[UUID, 
 def test_hits_come_first_and_their_answer_in_words_afterwards(
     connection: Connection, tree: tuple[UUID, UUID, UUID], database_url: str
 ) -> None:
-    def script(request: dict[str, Any]) -> Any:
-        user = request["messages"][1]["content"]
-        mark = user.split("the kestrel nests in it")[0].rsplit("[#", 1)[1][:8]
-        return says(f"It nests in the tower [#{mark}].")
-
-    with chat_server(script) as chat:
+    with chat_server(cite_the_nest) as chat:
         settings = Settings(compactor_url=chat.url, compactor_model="m")
         with running_api(settings, database_url) as base, httpx.Client(base_url=base, timeout=30) as client:
             found = client.get("/api/memory/search", params={"q": "kestrel nests", "scope": "messages"}).json()

@@ -146,14 +146,9 @@ class TextSearch:
         self._scored = False
         #: How far texts longer than the index were read for a literal query that nothing holds, None when to the end.
         self.partial: str | None = None
-        # The columns have times by the second, no roles but the known ones, and no tags. All else they know as the
-        # store does, and `features.sql` tests every row that is scored once more.
-        self._must_ask = (
-            not tells(request.since)
-            or not tells(request.before)
-            or request.role not in (None, *ROLES)
-            or (request.tag is not None and request.tagged is None)
-        )
+        # The columns have times by the second, and no roles but the known ones. All else they know as the store does
+        # (a tag by its conversations), and `features.sql` tests every row that is scored once more.
+        self._must_ask = not tells(request.since) or not tells(request.before) or request.role not in (None, *ROLES)
         for attempt in range(_ATTEMPTS):
             try:
                 self._read()

@@ -74,7 +74,7 @@ def read_features(
     """The given rows that the filters let through.
 
     `similarities` are those that are known already; `literal`: whether a row holds the query as it stands is asked too.
-    `meanwhile` is called while the store reads.
+    `meanwhile` is called while the store reads (in a pipeline, else after it).
     """
     values: dict[str, Any] = filter_values(request) | {
         "messages": number_array(seq for source, seq in keys if source == "message"),
@@ -85,7 +85,7 @@ def read_features(
     }
     if side.written is not None:
         values["vector"] = side.written
-    with connection.pipeline(), connection.cursor(row_factory=tuple_row) as cursor:
+    with connection.cursor(row_factory=tuple_row) as cursor:
         cursor.execute(_features_statement(side.model), values)
         meanwhile()
         return [Features._make(row) for row in cursor.fetchall()]

@@ -75,7 +75,7 @@ class Profile:
     within: float = 8.0
     within_least: float = 0.05
     #: Rows whose neighbours are looked at, at least as many as are wanted.
-    neighbours_of: int = 30
+    neighbours_of: int = 20
     #: Beyond the first ones, further rows of a conversation in one list keep this share, to a power that grows ever
     #: faster with their number, never less than the least.
     crowd_free: int = 6
@@ -107,7 +107,7 @@ class Profile:
     #: Candidates of the text arm that get all their parts, at least.
     lexical_kept: int = 60
     #: Candidates of the vector arm, at least: of messages, and half as many summaries.
-    vector_kept: int = 60
+    vector_kept: int = 40
     #: How long texts may be read for a literal text or a regular expression, in seconds.
     pattern_seconds: float = 2.0
 

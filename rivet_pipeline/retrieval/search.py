@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -102,13 +104,21 @@ def search(
         )
     # The model is asked before the transaction begins: it may be slow, and a snapshot must not wait for it.
     side = _embed(connection, request, embed_query)
-    with connection.transaction():
+    with connection.transaction(), _pipelined(connection, request):
         tune_session(connection, ef_search=_EF_SEARCH)
         run = _search_texts if request.mode in _READING else _search
         response = run(connection, request, side, now, profile)
         if not response.hits:
             return replace(response, reason=_why_unknown(connection, request) or response.reason)
         return response
+
+
+def _pipelined(connection: Connection, request: SearchRequest) -> AbstractContextManager[Any]:
+    """A pipeline for a whole search: what is asked is sent at once, and waited for where its answer is read.
+
+    Modes that read texts go without: they go on after a statement has failed.
+    """
+    return nullcontext() if request.mode in _READING else connection.pipeline()
 
 
 def read_chosen(connection: Connection, query: str, ids: Sequence[UUID]) -> list[Hit]:

@@ -37,7 +37,7 @@ _ROWS_PER_SESSION = 8
 
 #: How often a term stands in each conversation is kept for terms in more than this share of all rows, in so many bytes:
 #: 80 KB each with 20,000 conversations.
-_COMMON = 1 / 50
+_COMMON = 1 / 200
 _MOST_KEPT_BYTES = 32 * 1024 * 1024
 
 

@@ -47,6 +47,12 @@ _NEAR_EACH = 48
 _FIRST_EACH = 12
 _FIRST_WORDS = 2
 
+#: In how many bits the amount of each of a query's components is told; of a vector's far less is known.
+_QUERY_BITS = 4
+
+#: The same of the mean's components, of which each vector's length is told once.
+_CENTRE_BITS = 12
+
 #: The least that unit vectors lie from their mean, squared.
 LEAST_SQUARE = 1e-3
 
@@ -60,12 +66,6 @@ _WORD_BITS, _WORD_BYTES = 64, 8
 
 #: What a chunk has in memory beside its bits: its owner and its length.
 _FURTHER_BYTES = 12
-
-_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
-
-#: By octet what four dimensions are taken for, in deviations from the mean: their first bits stand in its upper half,
-#: their second ones in the lower.
-_VALUES = (np.where(_BITS[:, :4] > 0, 1, -1) * np.where(_BITS[:, 4:] > 0, _FAR_VALUE, _NEAR_VALUE)).astype(np.float32)
 
 
 class Part(NamedTuple):
@@ -137,22 +137,26 @@ class Codes:
         return np.sort(owners[begins[top(best, count)]]), False
 
     @cached_property
-    def _starts(self) -> Array:
-        """By number where a row's chunks begin, up to one beyond the last number."""
-        last = int(self.owners[-1]) if len(self.owners) else 0
-        return np.searchsorted(self.owners, np.arange(last + 2))
+    def _begins(self) -> tuple[Array, Array]:
+        """By number where a row's chunks begin, and how many it has; at the end what is true of any further number."""
+        last = int(self.owners[-1]) if len(self.owners) else -1
+        begins = np.searchsorted(self.owners, np.arange(last + 2))
+        return begins, np.diff(begins, append=len(self.owners))
+
+    @cached_property
+    def _has_several(self) -> bool:
+        """Whether any row has more than one chunk."""
+        return bool(self._begins[1].max() > 1)
 
     def _chunks(self, asked: Numbers) -> Array:
         """The places of all chunks of the rows that are asked for or of which nothing is known."""
         numbers = np.concatenate([asked.shown, self._unknown(asked)])
-        numbers = numbers[numbers < len(self._starts) - 1]
-        starts = self._starts[numbers]
-        counts = self._starts[numbers + 1] - starts
-        if counts.max(initial=0) <= 1:
-            chunks: Array = starts[counts > 0]
+        begins, counts = (column.take(numbers, mode="clip") for column in self._begins)
+        if not self._has_several:
+            chunks: Array = begins.take(np.flatnonzero(counts))
             return chunks
         ends = np.cumsum(counts)
-        return np.repeat(starts - ends + counts, counts) + np.arange(ends[-1])
+        return np.repeat(begins - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)
 
     def _unknown(self, asked: Numbers) -> Array:
         """The rows with a vector of which nothing is known; that search by search the same is known makes it cheap."""
@@ -167,15 +171,16 @@ class Codes:
 
     def _similarities(self, among: Array, query: NDArray[np.float32]) -> Array:
         """About the cosine of the query and of each chunk, by what its bits are taken for."""
-        first = np.stack([line[among] for line in self.words], axis=1)
-        both = float(query @ self.centre) + _sums(first, self.second[among], query, _deviation(self.centre))
-        cosines: Array = both / self.lengths[among]
+        first = [line.take(among, mode="clip") for line in self.words]
+        second = list(np.ascontiguousarray(self.second.take(among, axis=0, mode="clip").T))
+        both = float(query @ self.centre) + _deviation(self.centre) * _weighed(first, second, query, _QUERY_BITS)
+        cosines: Array = both / self.lengths.take(among, mode="clip")
         return cosines
 
     def _nearest(self, among: Array, query: NDArray[np.float32], count: int) -> Array:
         if len(among) <= count:
             return among
-        wanted = np.packbits(_padded(query - self.centre) > 0).view(np.uint64)
+        wanted = _packed(query > self.centre)
         first = max(_FIRST_WORDS, len(wanted) // 4)
         if first < len(wanted) and len(among) > 2 * _FIRST_EACH * count:
             among = self._fewest_apart(among, wanted[:first], _FIRST_EACH * count)
@@ -184,8 +189,11 @@ class Codes:
     def _fewest_apart(self, among: Array, wanted: Array, count: int) -> Array:
         """The chunks with the most bits in common with the first words of a code; about `count`, in their order."""
         apart = np.zeros(len(among), dtype=np.int16)
+        bits, ones = np.empty(len(among), dtype=np.uint64), np.empty(len(among), dtype=np.uint8)
         for line, word in zip(self.words, wanted, strict=False):
-            apart += np.bitwise_count(line[among] ^ word)
+            line.take(among, mode="clip", out=bits)
+            np.bitwise_xor(bits, word, out=bits)
+            apart += np.bitwise_count(bits, out=ones)
         # With those that lie as far as the last one, unless they are very many.
         last = np.searchsorted(np.cumsum(np.bincount(apart)), count)
         nearest = np.flatnonzero(apart <= last)
@@ -195,24 +203,39 @@ class Codes:
         return found
 
 
-def _sums(first: Array, second: Array, weights: NDArray[np.float32], deviation: float) -> Array:
-    """For each chunk the sum of some weights times what its dimensions are taken for.
+def _weighed(first: Sequence[Array], second: Sequence[Array], weights: NDArray[np.float32], bits: int) -> Array:
+    """For each chunk about the sum of some weights times what its dimensions are taken for, in deviations.
 
-    The bits come in words, a line for each chunk. All 256 sums of four weights are few, so a chunk takes one step for
-    four dimensions instead of one for each.
+    A chunk's bits come in words, 64 dimensions of all chunks together. Of each weight the amount is told in so many
+    `bits`, each of which is worth the same in all dimensions, so that these are counted instead of added. With a
+    weight's sign put to the first bit, its dimension adds its amount times (2 x first - 1) x (near + (far - near) x
+    second).
     """
-    octets = -(-len(weights) // 8)
-    fours = _padded(weights * np.float32(deviation)).reshape(-1, 4)[: 2 * octets]
-    # Not `@`: BLAS would wake its threads for this.
-    tables = np.einsum("ij,kj->ki", _VALUES, fours)
-    one, other = (np.ascontiguousarray(bits.view(np.uint8)[:, :octets].T) for bits in (first, second))
-    # The highest bit of an octet is its first dimension.
-    upper, lower = (one & 0xF0) | (other >> 4), (one << 4) | (other & 0x0F)
-    sums = np.zeros(len(first), dtype=np.float32)
-    for octet in range(octets):
-        sums += tables[2 * octet].take(upper[octet], mode="clip")
-        sums += tables[2 * octet + 1].take(lower[octet], mode="clip")
+    step = max(float(np.abs(weights).max()), 1e-9) / (2**bits - 1)
+    amounts = np.rint(np.abs(weights) / step).astype(np.uint32)
+    planes = [_packed(amounts >> bit & 1) for bit in reversed(range(bits))]
+    first = [bits ^ word for bits, word in zip(first, _packed(weights < 0), strict=True)]
+    near, far = _sums_of(planes, first), _sums_of(planes, second)
+    both = _sums_of(planes, [one & two for one, two in zip(first, second, strict=True)])
+    total: Array = (_NEAR_VALUE * step) * (2 * near - int(amounts.sum()))
+    total += ((_FAR_VALUE - _NEAR_VALUE) * step) * (2 * both - far)
+    return total
+
+
+def _sums_of(planes: Sequence[Array], bits: Sequence[Array]) -> Array:
+    """For each chunk the sum of the amounts of the dimensions whose bits are set; the highest plane comes first."""
+    sums = np.zeros(len(bits[0]), dtype=np.int32)
+    common, ones = np.empty(len(sums), dtype=np.uint64), np.empty(len(sums), dtype=np.uint8)
+    for plane in planes:
+        sums <<= 1
+        for line, word in zip(bits, plane, strict=True):
+            sums += np.bitwise_count(np.bitwise_and(line, word, out=common), out=ones)
     return sums
+
+
+def _packed(bits: NDArray[Any]) -> Array:
+    """A bit for each dimension, in words; what the last one has beyond is 0."""
+    return np.packbits(_padded(bits)).view(np.uint64)
 
 
 def _deviation(centre: NDArray[np.float32]) -> float:
@@ -223,7 +246,7 @@ def _deviation(centre: NDArray[np.float32]) -> float:
     return math.sqrt(max(LEAST_SQUARE, 1.0 - float(centre @ centre)) / len(centre))
 
 
-def _padded(query: NDArray[np.float32]) -> NDArray[np.float32]:
+def _padded(query: NDArray[Any]) -> NDArray[Any]:
     """The components, and zeros up to a whole number of words: such a bit is never set and counts nothing."""
     return np.pad(query, (0, -len(query) % _WORD_BITS))
 
@@ -256,11 +279,10 @@ class CodeCache:
 
         A source is missing when its graph must be walked: not coded, too many changes, or too many codes.
         """
-        with connection.pipeline():
-            asked = connection.execute(
-                statement("vector_state"), {"model": model, "sources": list(sources), "most": MOST_CHANGED + 1}
-            )
-            states = [] if meanwhile() is None else asked.fetchall()
+        asked = connection.execute(
+            statement("vector_state"), {"model": model, "sources": list(sources), "most": MOST_CHANGED + 1}
+        )
+        states = [] if meanwhile() is None else asked.fetchall()
         found: dict[Source, Ready] = {}
         words = -(-dimensions // _WORD_BITS)
         for state in states:
@@ -346,14 +368,16 @@ def unpack_piece(number: int, offsets: bytes, codes: bytes, words: int, centre: 
     padded[:, :, : octets.shape[2]] = octets
     both = padded.view(np.uint64)
     first, second = np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
-    return Part(owners, np.ascontiguousarray(first.T), second, _lengths(first, second, centre))
+    lines = np.ascontiguousarray(first.T)
+    return Part(owners, lines, second, _lengths(lines, np.ascontiguousarray(second.T), centre))
 
 
 def _lengths(first: Array, second: Array, centre: NDArray[np.float32]) -> Array:
-    """How long the vectors are that codes are taken for, never 0."""
+    """How long the vectors are that codes are taken for, never 0; the bits have a line for each 64 dimensions."""
     deviation = _deviation(centre)
-    far = np.bitwise_count(second).sum(axis=1, dtype=np.float32)
+    far = np.bitwise_count(second).sum(axis=0, dtype=np.float32)
     squares = _NEAR_VALUE**2 * len(centre) + (_FAR_VALUE**2 - _NEAR_VALUE**2) * far
-    whole = float(centre @ centre) + 2 * _sums(first, second, centre, deviation) + deviation**2 * squares
+    parts = 2 * deviation * _weighed(list(first), list(second), centre, _CENTRE_BITS)
+    whole = float(centre @ centre) + parts + deviation**2 * squares
     lengths: Array = np.sqrt(np.maximum(whole, np.float32(1e-9)))
     return lengths

@@ -9,7 +9,15 @@ import pytest
 from numpy.typing import NDArray
 
 from rivet_pipeline.retrieval.text_scoring import Numbers
-from rivet_pipeline.retrieval.vector_codes import LEAST_SQUARE, RANGE, THRESHOLD, Codes, unpack_piece
+from rivet_pipeline.retrieval.vector_codes import (
+    LEAST_SQUARE,
+    RANGE,
+    THRESHOLD,
+    Codes,
+    _packed,
+    _weighed,
+    unpack_piece,
+)
 
 
 def codes_of(owners: list[int], vectors: NDArray[np.float32]) -> Codes:
@@ -70,8 +78,27 @@ def test_a_code_is_taken_for_one_of_four_values_a_dimension(random: np.random.Ge
     query = units[7]
     among = np.array([5, 299, 0, 7])
     expected = (taken @ query / np.linalg.norm(taken, axis=1))[among]
-    assert codes._similarities(among, query) == pytest.approx(expected, abs=1e-5)
+    # The query's components are told in few bits, which is far less of an error than the vectors' own four values.
+    assert codes._similarities(among, query) == pytest.approx(expected, abs=0.01)
+    assert codes.lengths == pytest.approx(np.linalg.norm(taken, axis=1), abs=1e-4)
     assert np.abs(expected - (units @ query)[among]).max() < 0.25
+
+
+@pytest.mark.parametrize("width", [7, 64, 100, 256])
+@pytest.mark.parametrize("bits", [5, 12])
+def test_bits_that_are_counted_together_add_up_to_the_weighed_sum(
+    random: np.random.Generator, width: int, bits: int
+) -> None:
+    first, second = (random.random((2, 50, width)) > 0.5).astype(np.uint8)
+    weights = random.standard_normal(width).astype(np.float32)
+    weights[0] = 0.0
+    taken = np.where(first > 0, 1, -1) * np.where(second > 0, 1.5104, 0.4528)
+    step = np.abs(weights).max() / (2**bits - 1)
+    told = np.sign(weights) * np.rint(np.abs(weights) / step) * step
+    lines = [list(np.stack([_packed(row) for row in rows], axis=1)) for rows in (first, second)]
+    found = _weighed(lines[0], lines[1], weights, bits)
+    assert found == pytest.approx(taken @ told, abs=1e-4)
+    assert np.abs(weights - told).max() <= step / 2 + 1e-6
 
 
 def test_only_rows_that_are_asked_for_are_chosen(random: np.random.Generator) -> None:

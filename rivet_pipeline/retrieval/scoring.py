@@ -75,7 +75,7 @@ class Profile:
     within: float = 8.0
     within_least: float = 0.05
     #: Rows whose neighbours are looked at, at least as many as are wanted.
-    neighbours_of: int = 20
+    neighbours_of: int = 30
     #: Beyond the first ones, further rows of a conversation in one list keep this share, to a power that grows ever
     #: faster with their number, never less than the least.
     crowd_free: int = 6

@@ -153,7 +153,8 @@ class Codes:
         numbers = np.concatenate([asked.shown, self._unknown(asked)])
         begins, counts = (column.take(numbers, mode="clip") for column in self._begins)
         if not self._has_several:
-            chunks: Array = begins.take(np.flatnonzero(counts))
+            # Hardly any row is without a vector.
+            chunks: Array = begins if counts.all() else begins.take(np.flatnonzero(counts))
             return chunks
         ends = np.cumsum(counts)
         return np.repeat(begins - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)

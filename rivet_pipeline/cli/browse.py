@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
@@ -19,6 +20,7 @@ from rivet_pipeline.cli.options import (
     Since,
     Tag,
     Window,
+    conversation_of,
     not_blank,
     read_period,
 )
@@ -67,7 +69,6 @@ def browse_command(
         agent=not_blank("agent", agent),
         role=role,
         tool_name=not_blank("tool", tool_name),
-        conversation_id=conversation,
         session_key=not_blank("session", session),
         since=lower,
         before=upper,
@@ -78,6 +79,7 @@ def browse_command(
         cursor=not_blank("cursor", cursor),
     )
     with open_store(settings) as url, connect(url, application_name="rivet-browse") as connection:
+        request = replace(request, conversation_id=conversation_of(connection, conversation))
         try:
             response = browse(connection, request)
         except InvalidInputError as error:

@@ -108,6 +108,7 @@ class SearchResponse:
 
     `degraded`: why the vector arm is missing. `partial`: how far the texts themselves were read, where that is not to
     their end. `behind`: that the text index lacks too many rows for exact ranks; `APPROXIMATE` is what that means.
+    `unmatched`: that there are hits, and none of them for a word of the query.
     """
 
     query: str
@@ -116,6 +117,7 @@ class SearchResponse:
     reason: str | None = None
     partial: str | None = None
     behind: str | None = None
+    unmatched: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

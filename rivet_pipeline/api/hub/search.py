@@ -231,7 +231,7 @@ def _search(asked: Asked, query: str, page: Page) -> Results:
         response = search(connection, request, embed_query=page.resources.vectors.on(connection))
     page.resources.accesses.record(response.hits)
     behind = None if response.behind is None else f"{response.behind}; {APPROXIMATE}"
-    notes = tuple(note for note in (response.partial, behind) if note is not None)
+    notes = tuple(note for note in (response.partial, behind, response.unmatched) if note is not None)
     hits = [hit_view(query, hit, page.clock) for hit in response.hits]
     return Results(hits, response.degraded, notes, response.reason)
 

@@ -254,6 +254,8 @@ def _head(resources: Resources, arguments: SearchArguments, bounds: Bounds, resp
         lines.append(f"Note: {label(response.partial, 200)}.")
     if response.behind is not None:
         lines.append(f"Note: {label(response.behind, 200)}; {APPROXIMATE}.")
+    if response.unmatched is not None:
+        lines.append(f"Note: {label(response.unmatched, 200)}.")
     return lines
 
 

@@ -60,10 +60,12 @@ def make_snippet(query: str, text: str, *, limit: int = SNIPPET_CHARACTERS, line
     text = text[:_LOOKED_THROUGH]
     if len(text) <= limit:
         return text.strip() if lines else " ".join(text.split())
-    start = _best_start(_fold(text), _stems(query), limit)
+    best = _best_start(_fold(text), _stems(query), limit)
+    # Of what stands near the end of a text, as much as there is room for.
+    start = min(best, len(text) - limit + 2)
     end = min(len(text), start + limit - 2)
     if start > 0:
-        start = _begin(text, start, start + limit // 6)
+        start = _begin(text, start, best + limit // 6)
     if end < len(text):
         space = re.search(r"\s\S*$", text[end - 20 : end])
         end -= 20 - space.start() if space else 0

@@ -125,3 +125,10 @@ def test_a_part_may_keep_its_lines() -> None:
     assert "- the lighthouse keeper\n  was paid twice\n- step 0" in shown
     assert len(shown) <= 120
     assert make_snippet("lighthouse", "two\n  lines\n", limit=120, lines=True) == "two\n  lines"
+
+
+def test_a_snippet_of_the_end_of_a_text_uses_its_room() -> None:
+    text = "".join(f"word{number} " for number in range(200)) + "the lighthouse keeper"
+    shown = make_snippet("lighthouse keeper", text)
+    assert shown.endswith("the lighthouse keeper")
+    assert len(shown) > SNIPPET_CHARACTERS - 20

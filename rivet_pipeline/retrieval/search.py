@@ -47,6 +47,9 @@ _MOST_CHARACTERS = 8_000
 #: two texts. Well below the least that a judged question of `rivet eval demo` needs.
 LEAST_SIMILARITY = 0.15
 
+#: A query of at most so many words may be a part of one, rather than a question.
+_FEW_WORDS = 3
+
 #: What a face says of a query without any sign, whichever it is.
 EMPTY_QUERY = "is empty; give what to look for: a question, a name, an identifier or a path"
 
@@ -334,10 +337,14 @@ def _why_nothing(request: SearchRequest, side: SemanticSide) -> str:
     if request.mode == "vector" and side.unknown:
         return "the embedding model knows no word of the query, and mode vector asks for nothing else"
     where = _where(request)
+    if request.mode == "vector":
+        return f"{where} has a vector"
     if len(request.query) > _MOST_CHARACTERS:
         return f"{where} holds any of the words in the query's first {_MOST_CHARACTERS:,} characters; the rest is cut"
     unknown = ", and the embedding model knows none of them" if side.unknown else ""
-    return f"{where} holds any of the query's words{unknown}"
+    # Of a short query a part of a word may have been meant: the first digits of a hash, one sign of several.
+    inside = "; mode trigram looks inside of words as well" if len(request.query.split()) <= _FEW_WORDS else ""
+    return f"{where} holds any of the query's words{unknown}{inside}"
 
 
 def _why_unmatched(request: SearchRequest) -> str:

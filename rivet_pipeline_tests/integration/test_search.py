@@ -129,6 +129,16 @@ def test_an_empty_memory_says_that_it_is_empty(connection: Connection, mode: Mod
         assert reason.startswith("the memory is empty: nothing was captured or imported yet")
 
 
+def test_a_part_of_a_word_that_finds_nothing_is_sent_to_mode_trigram(connection: Connection) -> None:
+    register_model(connection)
+    add_message(connection, "the commit is 9f8e7d6c5b4a39281706")
+    hint = "; mode trigram looks inside of words as well"
+    assert str(find(connection, "9f8e7d6c").reason).endswith(hint)
+    assert find(connection, "9f8e7d6c", mode="trigram").hits
+    assert hint not in str(find(connection, "why was the deploy of Friday stopped").reason)
+    assert find(connection, "kestrel", mode="vector", embedded=True).reason == "no message or summary has a vector"
+
+
 def test_hits_that_hold_no_word_of_the_query_are_told_apart(connection: Connection) -> None:
     register_model(connection)
     near = add_message(connection, "the harbour at dawn")

@@ -29,7 +29,7 @@ from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.store import open_store
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.retrieval.browse import browse
-from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, BrowseResponse
+from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, BrowseResponse, manner
 from rivet_pipeline.settings import get_settings
 
 #: How much of a message's text and of a tool's answer a terminal is shown, in characters; --full and --json show all.
@@ -109,7 +109,8 @@ def _print(request: BrowseRequest, response: BrowseResponse, zone: ZoneInfo, *, 
 def _heading(message: BrowsedMessage, zone: ZoneInfo) -> Text:
     line = Text(local_time(message.created_at, zone), style="cyan")
     tool = f" [tool: {message.tool_name}]" if message.tool_name else ""
-    line.append(f"  {one_line(f'{message.agent}/{message.role}{tool}', 80)}", style="bold")
+    who = f"{message.agent}/{message.role}{manner(message.metadata.get('kind'))}{tool}"
+    line.append(f"  {one_line(who, 80)}", style="bold")
     if message.title:
         line.append(f"  {one_line(message.title, 60)}", style="italic")
     line.append(f"  {short_id(message.id)}", style="dim")

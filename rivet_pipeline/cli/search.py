@@ -52,7 +52,7 @@ from rivet_pipeline.retrieval.expand import (
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
 from rivet_pipeline.retrieval.search import EMPTY_QUERY, search
 from rivet_pipeline.retrieval.synthesis import Synthesis, Synthesizer
-from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, ScoreParts, SearchRequest, SearchResponse
+from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, ScoreParts, SearchRequest, SearchResponse, manner
 from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.transcripts.cleaning import clean_text
 
@@ -220,7 +220,7 @@ def _heading(rank: int, hit: Hit, zone: ZoneInfo) -> Text:
         who = f"{hit.kind} summary of {hit.message_count} messages, {hit.agent}"
     else:
         when = local_time(hit.created_at, zone)
-        who = f"{hit.agent}/{hit.role}" + (f" [tool: {hit.tool_name}]" if hit.tool_name else "")
+        who = f"{hit.agent}/{hit.role}{manner(hit.kind)}" + (f" [tool: {hit.tool_name}]" if hit.tool_name else "")
     line.append(f"  {when}  ")
     line.append(one_line(who, 80), style="bold")
     if hit.title:

@@ -18,6 +18,15 @@ APPROXIMATE = "ranks are approximate until it is refreshed"
 Key = tuple[Source, int]
 
 
+#: Kinds of messages that nobody said to anybody: what a model thought, and what the harness added.
+_UNSAID = frozenset({"thinking", "injected", "notice", "summary"})
+
+
+def manner(kind: object) -> str:
+    """What stands behind the speaker of a message that was not said, ` (thinking)`; nothing for what was."""
+    return f" ({kind})" if kind in _UNSAID else ""
+
+
 def signed(key: Key) -> int:
     """A row as one number, which a summary has negative: columns and the text index hold rows so."""
     source, seq = key

@@ -239,6 +239,14 @@ def test_a_conversation_is_named_by_anything_in_it(run: Run, filled: Connection)
             assert "no conversation" in refused.err or "is no id" in refused.err
 
 
+def test_a_thought_is_told_from_an_answer(run: Run, filled: Connection) -> None:
+    thought = MessageRecord("t", "assistant", "Perhaps a lighthouse.", metadata={"kind": "thinking"})
+    write_batch(filled, SessionRecord("test:t", "me", "test"), [thought], first_day=date(2022, 11, 1))
+    for command in (["search", "lighthouse"], ["browse", "--session", "test:t"]):
+        assert "me/assistant (thinking)" in run(*command).out
+    assert "codex/assistant (" not in run("browse").out
+
+
 def test_hits_show_the_tags_of_their_session(run: Run, filled: Connection) -> None:
     row = filled.execute("SELECT conversation_id AS id FROM ros_messages LIMIT 1").fetchone()
     assert row is not None

@@ -72,6 +72,19 @@ def test_a_hit_says_who_when_and_where(resources: Resources, connection: Connect
     assert len(resources.accesses) == 1
 
 
+def test_what_was_only_thought_is_told_from_what_was_said(resources: Resources, connection: Connection) -> None:
+    conversation = add_conversation(connection, agent="codex")
+    for kind in ("thinking", "speech"):
+        words = f"{kind} about the lighthouse"
+        metadata = {"kind": kind}
+        add_message(connection, words, conversation=conversation, agent="codex", role="assistant", metadata=metadata)
+    found = ask(resources, "memory_search", query="lighthouse", mode="fts")
+    listed = ask(resources, "memory_browse", conversation_id=str(conversation))
+    for answer in (found, listed):
+        speakers = dict(re.findall(r"^## .*?(codex/\S+(?: \(\w+\))?)[^>]*?^> (\w+) about", answer, re.MULTILINE))
+        assert speakers == {"codex/assistant (thinking)": "thinking", "codex/assistant": "speech"}, answer
+
+
 def test_hits_that_are_only_near_are_said_to_be(resources: Resources, connection: Connection, pool: Pool) -> None:
     add_message(connection, "a kestrel over the harbour")
     note = "Note: no message or summary holds any of the query's words; what is shown is near in meaning"

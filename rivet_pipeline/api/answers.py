@@ -62,6 +62,7 @@ def search_answer(request: SearchRequest, response: SearchResponse, *, explain: 
         period=_period(request, zone),
         degraded=Degraded(reason=reasons, effect=effects) if notes else None,
         reason=response.reason,
+        unmatched=response.unmatched,
         results=[_hit(hit, explain=explain) for hit in response.hits],
     )
 

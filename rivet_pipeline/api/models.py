@@ -316,7 +316,10 @@ class Degraded(_Answer):
 
 
 class SearchAnswer(_Answer):
-    """Hits, best first. No hit comes with a `reason` where there is one to give (only stop words, for instance)."""
+    """Hits, best first. No hit comes with a `reason` where there is one to give (only stop words, for instance).
+
+    `unmatched` says that no text holds a word of the query, so that the hits are only near in meaning.
+    """
 
     query: str
     mode: Mode
@@ -324,6 +327,7 @@ class SearchAnswer(_Answer):
     period: PeriodAnswer
     degraded: Degraded | None
     reason: str | None
+    unmatched: str | None
     results: list[HitAnswer]
 
 

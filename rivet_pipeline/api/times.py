@@ -7,7 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 from rivet_pipeline.errors import InvalidInputError
-from rivet_pipeline.retrieval.windows import resolve_window
+from rivet_pipeline.retrieval.windows import WINDOWS, normalise_window, resolve_window
 
 #: In a query string a `+` that was not escaped arrives as a space: `2026-03-08T10:00:00 02:00`.
 _LOST_PLUS = re.compile(r"(?P<time>:.*\d) (?P<offset>\d\d:?\d\d)$")
@@ -25,7 +25,10 @@ def parse_time(text: str, *, zone: tzinfo | None = None) -> datetime:
     try:
         moment = datetime.fromisoformat(stripped)
     except ValueError:
-        raise ValueError(f"{text[:80]!r} is not an ISO 8601 time; {_HOW}") from None
+        named = normalise_window(stripped)
+        # Where times are filters there is a window beside them.
+        instead = f", or, of a period, window={named}" if named in WINDOWS else ""
+        raise ValueError(f"{text[:80]!r} is not an ISO 8601 time; {_HOW}{instead}") from None
     if moment.tzinfo is None:
         if zone is None:
             raise ValueError(f"{text[:80]!r} has no time zone; {_HOW}")

@@ -13,7 +13,7 @@ from rivet_pipeline.assets.markdown import code, table
 from rivet_pipeline.assets.messages import messages
 from rivet_pipeline.assets.resources import Models, StoreResource
 from rivet_pipeline.assets.summaries import branch_summaries, leaf_summaries, root_summaries
-from rivet_pipeline.retrieval.evaluation import Drop, Evaluation, drops, keep, keep_run, lost
+from rivet_pipeline.retrieval.evaluation import COMPARED_RUNS, Drop, Evaluation, drops, keep, keep_run, lost
 from rivet_pipeline.retrieval.evaluation_sets import read_questions
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.quality_history import record_quality
@@ -21,9 +21,6 @@ from rivet_pipeline.retrieval.vector_pieces import refresh_vector_pieces
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.trial import try_questions
 from rivet_pipeline.versions import LEXICON_VERSION, RETRIEVAL_QUALITY_VERSION
-
-#: Runs before this one that the check compares with.
-_COMPARED = 30
 
 
 @dg.asset(
@@ -117,26 +114,27 @@ def _keep(result: Evaluation, folder: Path) -> Path:
     return keep_run(result, folder / "runs", datetime.now(UTC))
 
 
+#: What says how little a question found, the weightiest first; one that names no messages has only those of sessions.
+_SHOWN = ("turn_recall@10", "session_recall@10", "turn_ndcg@10", "session_ndcg@10")
+
+
 def _worst(result: Evaluation) -> str:
     """The questions that found the least, as a table."""
     judged = [one for one in result.asked if one.figures and one.counted]
-    judged.sort(key=lambda one: (one.figures["session_ndcg@10"], one.figures.get("turn_ndcg@10", 0.0), one.id))
-    rows = [
-        (one.id, one.text[:100], one.figures.get("turn_recall@10", 0.0), one.figures["session_recall@10"])
-        for one in judged[:10]
-    ]
-    return table(("question", "text", "turn recall@10", "session recall@10"), rows)
+    judged.sort(key=lambda one: ([one.figures[figure] for figure in _SHOWN if figure in one.figures], one.id))
+    rows = [(one.id, one.text[:100], *(one.figures.get(figure, "") for figure in _SHOWN)) for one in judged[:10]]
+    return table(("question", "text", *(figure.replace("_", " ") for figure in _SHOWN)), rows)
 
 
 @dg.asset_check(
     asset=retrieval_quality,
     description="Search finds about as much as it did: no recall or nDCG is more than 0.03 below the median, or 0.06 "
-    f"below the best, of the last {_COMPARED} runs with the same questions and embedding model. A failure names the "
-    "figures and, in `lost`, the questions that lost most: see what changed that day (model, version, code).",
+    f"below the best, of the last {COMPARED_RUNS} runs with the same questions and embedding model. A failure names "
+    "the figures and, in `lost`, the questions that lost most: see what changed that day (model, version, code).",
 )
 def no_drop(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
     """Compares the newest figures with those of the runs before."""
-    records = context.instance.fetch_materializations(retrieval_quality.key, limit=_COMPARED + 1).records
+    records = context.instance.fetch_materializations(retrieval_quality.key, limit=COMPARED_RUNS + 1).records
     runs = [_figures(record.asset_materialization) for record in records if record.asset_materialization]
     if not runs:
         return dg.AssetCheckResult(passed=True, metadata={"compared_with": 0})

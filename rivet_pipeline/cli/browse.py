@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
@@ -19,6 +20,7 @@ from rivet_pipeline.cli.options import (
     Since,
     Tag,
     Window,
+    conversation_of,
     not_blank,
     read_period,
 )
@@ -27,7 +29,7 @@ from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.store import open_store
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.retrieval.browse import browse
-from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, BrowseResponse
+from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, BrowseResponse, manner
 from rivet_pipeline.settings import get_settings
 
 #: How much of a message's text and of a tool's answer a terminal is shown, in characters; --full and --json show all.
@@ -67,7 +69,6 @@ def browse_command(
         agent=not_blank("agent", agent),
         role=role,
         tool_name=not_blank("tool", tool_name),
-        conversation_id=conversation,
         session_key=not_blank("session", session),
         since=lower,
         before=upper,
@@ -78,6 +79,7 @@ def browse_command(
         cursor=not_blank("cursor", cursor),
     )
     with open_store(settings) as url, connect(url, application_name="rivet-browse") as connection:
+        request = replace(request, conversation_id=conversation_of(connection, conversation))
         try:
             response = browse(connection, request)
         except InvalidInputError as error:
@@ -107,7 +109,8 @@ def _print(request: BrowseRequest, response: BrowseResponse, zone: ZoneInfo, *, 
 def _heading(message: BrowsedMessage, zone: ZoneInfo) -> Text:
     line = Text(local_time(message.created_at, zone), style="cyan")
     tool = f" [tool: {message.tool_name}]" if message.tool_name else ""
-    line.append(f"  {one_line(f'{message.agent}/{message.role}{tool}', 80)}", style="bold")
+    who = f"{message.agent}/{message.role}{manner(message.metadata.get('kind'))}{tool}"
+    line.append(f"  {one_line(who, 80)}", style="bold")
     if message.title:
         line.append(f"  {one_line(message.title, 60)}", style="italic")
     line.append(f"  {short_id(message.id)}", style="dim")

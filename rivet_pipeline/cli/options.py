@@ -11,15 +11,18 @@ from zoneinfo import ZoneInfo
 import typer
 
 from rivet_pipeline.api.times import parse_time, period
-from rivet_pipeline.db.ids import Named, find_id
+from rivet_pipeline.db.ids import Named, find_conversation, find_id
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: times in UTC, nothing cut.")]
-Agent = Annotated[str | None, typer.Option(help="Only this agent's words, for instance claude-code.")]
+Agent = Annotated[str | None, typer.Option(help="Only this agent's words, for instance rivet-claude.")]
 RoleName = Literal["user", "assistant", "system", "tool"]
 Role = Annotated[RoleName | None, typer.Option(help="Only this role's messages.")]
-Conversation = Annotated[UUID | None, typer.Option(help="Only this conversation, by its whole id.")]
+Conversation = Annotated[
+    str | None,
+    typer.Option(metavar="ID", help="Only this conversation: its id, or that of anything in it, or its first digits."),
+]
 Tag = Annotated[
     str | None,
     typer.Option(metavar="KEY:VALUE", help="Only sessions with this accepted tag, for instance project:shop."),
@@ -64,6 +67,17 @@ def id_of(connection: Connection, prefix: str, kinds: Sequence[Named], *, hint: 
         raise typer.BadParameter(error.problem, param_hint=hint) from None
     except NotFoundError as error:
         raise typer.BadParameter(str(error), param_hint=hint) from None
+
+
+def conversation_of(connection: Connection, option: str | None) -> UUID | None:
+    """The conversation that `--conversation` names. Raises `typer.BadParameter` unless it names one."""
+    if option is None:
+        return None
+    try:
+        return find_conversation(connection, option, field="--conversation")
+    except (InvalidInputError, NotFoundError) as error:
+        problem = error.problem if isinstance(error, InvalidInputError) else str(error)
+        raise typer.BadParameter(problem, param_hint="--conversation") from None
 
 
 def not_blank(option: str, value: str | None) -> str | None:

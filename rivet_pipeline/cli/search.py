@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
@@ -22,6 +23,7 @@ from rivet_pipeline.cli.options import (
     Since,
     Tag,
     Window,
+    conversation_of,
     not_blank,
     read_period,
 )
@@ -50,7 +52,7 @@ from rivet_pipeline.retrieval.expand import (
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
 from rivet_pipeline.retrieval.search import EMPTY_QUERY, search
 from rivet_pipeline.retrieval.synthesis import Synthesis, Synthesizer
-from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, ScoreParts, SearchRequest, SearchResponse
+from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, ScoreParts, SearchRequest, SearchResponse, manner
 from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.transcripts.cleaning import clean_text
 
@@ -109,13 +111,13 @@ def search_command(
         limit=limit,
         agent=not_blank("agent", agent),
         role=role,
-        conversation_id=conversation,
         since=lower,
         before=upper,
         tag=not_blank("tag", tag),
     )
     wanted = expand_chars if expand else None
     with open_store(settings) as url, connect(url, application_name="rivet-search") as connection:
+        request = replace(request, conversation_id=conversation_of(connection, conversation))
         vectors, accesses = QueryVectors(settings), AccessRecorder()
         try:
             response = search(connection, request, embed_query=vectors.on(connection))
@@ -155,7 +157,7 @@ def _print(
     out = console()
     unfolded = {} if expansions is None else {one.summary: one for one in expansions.expansions}
     behind = None if response.behind is None else f"{response.behind}; {APPROXIMATE}"
-    for note in filter(None, (response.degraded, response.partial, behind)):
+    for note in filter(None, (response.degraded, response.partial, behind, response.unmatched)):
         error_console().print(Text(f"Note: {one_line(note)}.", style="yellow"))
     for rank, hit in enumerate(response.hits, start=1):
         out.print(_heading(rank, hit, zone))
@@ -218,7 +220,7 @@ def _heading(rank: int, hit: Hit, zone: ZoneInfo) -> Text:
         who = f"{hit.kind} summary of {hit.message_count} messages, {hit.agent}"
     else:
         when = local_time(hit.created_at, zone)
-        who = f"{hit.agent}/{hit.role}" + (f" [tool: {hit.tool_name}]" if hit.tool_name else "")
+        who = f"{hit.agent}/{hit.role}{manner(hit.kind)}" + (f" [tool: {hit.tool_name}]" if hit.tool_name else "")
     line.append(f"  {when}  ")
     line.append(one_line(who, 80), style="bold")
     if hit.title:

@@ -24,7 +24,7 @@ from rivet_pipeline.transcripts.spool import Spool
 def stats_command(agent: Agent = None, as_json: AsJson = False) -> None:
     """Show what the memory holds and what waits for the pipeline; what needs attention comes first.
 
-    Example: [bold]rivet stats --agent claude-code[/bold]
+    Example: [bold]rivet stats --agent rivet-claude[/bold]
     """
     settings = get_settings()
     wanted = not_blank("agent", agent)

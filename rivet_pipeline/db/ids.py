@@ -9,7 +9,7 @@ from uuid import UUID
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError, NotFoundError
 
-Named = Literal["message", "summary"]
+Named = Literal["conversation", "message", "summary"]
 
 #: Fewer digits would seldom name one row.
 LEAST_DIGITS = 6
@@ -20,7 +20,7 @@ MOST_CANDIDATES = 5
 #: So many first digits must be right of a beginning that names nothing, for rows to be offered instead.
 _ALIKE = 4
 
-_TABLES: dict[Named, str] = {"message": "ros_messages", "summary": "ros_summaries"}
+_TABLES: dict[Named, str] = {"conversation": "ros_conversations", "message": "ros_messages", "summary": "ros_summaries"}
 
 
 def find_id(connection: Connection, prefix: str, kinds: Sequence[Named], *, field: str) -> UUID:
@@ -44,6 +44,20 @@ def find_id(connection: Connection, prefix: str, kinds: Sequence[Named], *, fiel
     offered = f"; these are alike: {_named(alike)}" if alike else ""
     begins = "has the id" if len(digits) == 32 else "has an id that begins with"
     raise NotFoundError(f"{' and '.join(f'no {kind}' for kind in kinds)} {begins} {prefix}{offered}")
+
+
+def find_conversation(connection: Connection, prefix: str, *, field: str) -> UUID:
+    """The conversation that an id or its first digits name: its own, or that of a message or a summary in it.
+
+    Raises as `find_id` does.
+    """
+    named = find_id(connection, prefix, ("conversation", "message", "summary"), field=field)
+    row = connection.execute(
+        "SELECT conversation_id FROM ros_messages WHERE id = %(id)s"
+        " UNION ALL SELECT conversation_id FROM ros_summaries WHERE id = %(id)s",
+        {"id": named},
+    ).fetchone()
+    return named if row is None else UUID(str(row["conversation_id"]))
 
 
 def _beginning(connection: Connection, digits: str, kinds: Sequence[Named]) -> list[tuple[Named, UUID]]:

@@ -267,7 +267,7 @@ def _hit_item(hit: Hit, query: str) -> ContextItem:
     cut = len(body) > longest
     return ContextItem(
         source=hit.source,
-        text=make_snippet(query, body, limit=longest) if cut else body.strip(),
+        text=make_snippet(query, body, limit=longest, lines=True) if cut else body.strip(),
         cut=cut,
         id=hit.id,
         kind=hit.kind,

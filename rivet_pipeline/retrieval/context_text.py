@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from rivet_pipeline.models.tokens import estimated_tokens, length_within
 from rivet_pipeline.retrieval.quoting import fences_closed, one_line, quoted
+from rivet_pipeline.retrieval.types import manner
 from rivet_pipeline.retrieval.workspace import WorkspaceFile
 
 SectionName = Literal["workspace", "conversation", "summaries", "relevant"]
@@ -227,7 +228,7 @@ def _about(item: ContextItem, zone: ZoneInfo) -> str:
             when = f"{item.earliest_at.astimezone(zone):%Y-%m-%d %H:%M} to {when}"
         who = f"summary of {item.message_count} messages, {one_line(item.agent or '', 60)}"
     else:
-        who = f"{one_line(item.agent or '', 60)}/{item.role}"
+        who = f"{one_line(item.agent or '', 60)}/{item.role}{manner(item.kind)}"
         if item.tool_name:
             who += f", tool {one_line(item.tool_name, 40)}"
     title = f', "{one_line(item.title, 60)}"' if item.title and item.score is not None else ""

@@ -202,8 +202,11 @@ def keep(result: Evaluation, folder: Path) -> None:
     _replace(folder / f"{result.name}-figures.json", f"{figures}\n")
 
 
+#: Runs of a set that a newer one is compared with.
+COMPARED_RUNS = 30
+
 #: Runs of a set whose questions are kept one beside another: those that a newer one is compared with, and itself.
-KEPT_RUNS = 31
+KEPT_RUNS = COMPARED_RUNS + 1
 
 
 def keep_run(result: Evaluation, folder: Path, at: datetime) -> Path:

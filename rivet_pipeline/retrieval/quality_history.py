@@ -12,7 +12,7 @@ from datetime import date, datetime
 from psycopg.types.json import Jsonb
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.retrieval.evaluation import Drop, Evaluation, drops
+from rivet_pipeline.retrieval.evaluation import COMPARED_RUNS, Drop, Evaluation, drops
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class QualityHistory:
-    """The measurements that compare with the newest, oldest first, and how many there are that do not.
+    """The measurements that compare with the newest, one a day, oldest first, and how many there are that do not.
 
-    Those compare that asked as many questions of the same set with the same embedding model.
+    Those compare that asked as many questions of the same set with the same embedding model. `before` are the figures
+    of the last of them before the newest, those of its own day too.
     """
 
     question_set: str
@@ -40,11 +41,11 @@ class QualityHistory:
     embedder: str
     measurements: Sequence[Measurement]
     others: int
+    before: Sequence[Mapping[str, float]]
 
     def fallen(self) -> list[Drop]:
         """The figures of the newest measurement that lie too far below those before it."""
-        *before, newest = self.measurements
-        return drops(newest.figures, [one.figures for one in before])
+        return drops(self.measurements[-1].figures, self.before)
 
 
 def record_quality(connection: Connection, result: Evaluation, embedder: str) -> None:
@@ -79,4 +80,17 @@ def quality_history(connection: Connection, *, days: int = 90) -> QualityHistory
         newest,
     ).fetchone()
     assert others is not None
-    return QualityHistory(**newest, measurements=[Measurement(**row) for row in reversed(rows)], others=others["n"])
+    before = connection.execute(
+        """
+        SELECT figures FROM ros_retrieval_quality
+        WHERE question_set = %(question_set)s AND questions = %(questions)s AND embedder = %(embedder)s
+        ORDER BY measured_at DESC OFFSET 1 LIMIT %(compared)s
+        """,
+        {**newest, "compared": COMPARED_RUNS},
+    ).fetchall()
+    return QualityHistory(
+        **newest,
+        measurements=[Measurement(**row) for row in reversed(rows)],
+        others=others["n"],
+        before=[row["figures"] for row in before],
+    )

@@ -49,8 +49,17 @@ _MOST_CHARACTERS = 8_000
 #: two texts. Well below the least that a judged question of `rivet eval demo` needs.
 LEAST_SIMILARITY = 0.15
 
+#: A query of at most so many words may be a part of one, rather than a question.
+_FEW_WORDS = 3
+
 #: What a face says of a query without any sign, whichever it is.
 EMPTY_QUERY = "is empty; give what to look for: a question, a name, an identifier or a path"
+
+#: Why a memory that nothing was put into finds nothing.
+EMPTY_MEMORY = (
+    "the memory is empty: nothing was captured or imported yet (`rivet import --discover` takes in the sessions that "
+    "are on this machine)"
+)
 
 #: The agents' names, each one step in the index of messages.
 _AGENTS = """
@@ -140,7 +149,12 @@ def read_chosen(connection: Connection, query: str, ids: Sequence[UUID]) -> list
 
 
 def _why_unknown(connection: Connection, request: SearchRequest) -> str | None:
-    """That a filter names what there is not; None when all of them name something. A name mistyped is no "nothing"."""
+    """That there is nothing to find at all, or that a filter names what there is not; None when neither is so.
+
+    A memory that nothing was put into, and a name mistyped, are no "nothing".
+    """
+    if connection.execute("SELECT 1 FROM ros_messages LIMIT 1").fetchone() is None:
+        return EMPTY_MEMORY
     if request.conversation_id is not None:
         known = connection.execute("SELECT 1 FROM ros_conversations WHERE id = %s", [request.conversation_id])
         if known.fetchone() is None:
@@ -153,11 +167,22 @@ def _why_unknown_agent(connection: Connection, agent: str) -> str | None:
     if connection.execute("SELECT 1 FROM ros_messages WHERE agent = %s LIMIT 1", [agent]).fetchone() is not None:
         return None
     rows = connection.execute(_AGENTS, [_MOST_AGENTS + 1]).fetchall()
-    if not rows:
-        return None
+    meant = next((row["agent"] for row in rows if _bare(row["agent"]) == _bare(agent)), None)
+    if meant is not None:
+        return f"no message is by an agent {_named(agent)}; there is one that is written {_named(meant)}"
     names = [one_line(row["agent"], _LONGEST_AGENT) for row in rows[:_MOST_AGENTS]]
     more = " and others" if len(rows) > _MOST_AGENTS else ""
-    return f"no message is by an agent {one_line(agent, _LONGEST_AGENT)!r}; there are {', '.join(names)}{more}"
+    return f"no message is by an agent {_named(agent)}; there are {', '.join(names)}{more}"
+
+
+def _bare(agent: str) -> str:
+    return agent.strip().casefold()
+
+
+def _named(agent: str) -> str:
+    """A name between quotation marks, with the blanks around it: these may be what is wrong with it."""
+    start, end = (" " if blank else "" for blank in (agent[:1].isspace(), agent[-1:].isspace()))
+    return f"'{start}{one_line(agent, _LONGEST_AGENT)}{end}'"
 
 
 def _refuse(request: SearchRequest) -> str | None:
@@ -291,7 +316,8 @@ def _search(
     reason = None if hits else _why_nothing(request, side)
     if words is None:
         return SearchResponse(request.query, hits, side.degraded, reason)
-    return SearchResponse(request.query, hits, side.degraded, reason, words.partial, words.behind)
+    unmatched = _why_unmatched(request) if hits and not any(score > 0 for score in texts.scores.values()) else None
+    return SearchResponse(request.query, hits, side.degraded, reason, words.partial, words.behind, unmatched)
 
 
 def _of_period(
@@ -320,11 +346,25 @@ def _why_nothing(request: SearchRequest, side: SemanticSide) -> str:
         return f"{side.degraded}, and mode vector asks for nothing else"
     if request.mode == "vector" and side.unknown:
         return "the embedding model knows no word of the query, and mode vector asks for nothing else"
-    where = "nothing within these filters" if _within(request) else "no message or summary"
+    where = _where(request)
+    if request.mode == "vector":
+        return f"{where} has a vector"
     if len(request.query) > _MOST_CHARACTERS:
         return f"{where} holds any of the words in the query's first {_MOST_CHARACTERS:,} characters; the rest is cut"
     unknown = ", and the embedding model knows none of them" if side.unknown else ""
-    return f"{where} holds any of the query's words{unknown}"
+    # Of a short query a part of a word may have been meant: the first digits of a hash, one sign of several.
+    inside = "; mode trigram looks inside of words as well" if len(request.query.split()) <= _FEW_WORDS else ""
+    return f"{where} holds any of the query's words{unknown}{inside}"
+
+
+def _why_unmatched(request: SearchRequest) -> str:
+    """That meaning alone brought the hits: what is near to any text is easily taken for an answer."""
+    shown = "what is shown is near in meaning and may be beside the point"
+    return f"{_where(request)} holds any of the query's words; {shown}"
+
+
+def _where(request: SearchRequest) -> str:
+    return "nothing within these filters" if _within(request) else "no message or summary"
 
 
 def _why_no_words(query: str) -> str:

@@ -50,24 +50,26 @@ def _stems(query: str) -> list[str]:
     return list(stems)[:_MAX_WORDS]
 
 
-def make_snippet(query: str, text: str, *, limit: int = SNIPPET_CHARACTERS) -> str:
-    """The stretch of `text` with most of the query's words, at most `limit` characters, white space collapsed.
+def make_snippet(query: str, text: str, *, limit: int = SNIPPET_CHARACTERS, lines: bool = False) -> str:
+    """The stretch of `text` with most of the query's words, at most `limit` characters.
 
-    Cut at word boundaries where there are some, with `…` where something is left out. The beginning of the text when
-    none of the words stands in it.
+    White space is collapsed, unless `lines` asks for the lines as they are. It begins with a line where one begins
+    shortly before the words, and else is cut at word boundaries where there are some, with `…` where something is left
+    out. The beginning of the text when none of the words stands in it.
     """
     text = text[:_LOOKED_THROUGH]
     if len(text) <= limit:
-        return " ".join(text.split())
-    start = _best_start(_fold(text), _stems(query), limit)
+        return text.strip() if lines else " ".join(text.split())
+    best = _best_start(_fold(text), _stems(query), limit)
+    # Of what stands near the end of a text, as much as there is room for.
+    start = min(best, len(text) - limit + 2)
     end = min(len(text), start + limit - 2)
     if start > 0:
-        space = re.search(r"\s", text[start : start + 20])
-        start += space.end() if space else 0
+        start = _begin(text, start, best + limit // 6)
     if end < len(text):
         space = re.search(r"\s\S*$", text[end - 20 : end])
         end -= 20 - space.start() if space else 0
-    body = " ".join(text[start:end].split())
+    body = text[start:end].strip() if lines else " ".join(text[start:end].split())
     return ("…" if start > 0 else "") + body + ("…" if end < len(text) else "")
 
 
@@ -95,12 +97,21 @@ def snippet_around(text: str, start: int, end: int, *, limit: int = SNIPPET_CHAR
     """A part of at most `limit` characters on one line, a third of it before what stands from `start` to `end`."""
     first = max(0, min(start - limit // 3, len(text) - limit + 2))
     last = min(len(text), max(first + limit - 2, 0))
-    if first > 0 and (space := re.search(r"\s", text[first : min(first + 20, start)])):
-        first += space.end()
+    if first > 0:
+        first = _begin(text, first, start)
     if last < len(text) and (space := re.search(r"\s\S*\Z", text[max(end, last - 20) : last])):
         last = max(end, last - 20) + space.start()
     body = " ".join(text[first:last].split())
     return ("…" if first > 0 else "") + body + ("…" if last < len(text) else "")
+
+
+def _begin(text: str, first: int, latest: int) -> int:
+    """Where a part that may begin at `first`, and at `latest` at the latest, begins: with a line, else with a word."""
+    line = text.find("\n", first, latest)
+    if line >= 0:
+        return line + 1
+    space = re.search(r"\s", text[first : min(first + 20, latest)])
+    return first + space.end() if space else first
 
 
 def _best_start(folded: str, stems: list[str], limit: int) -> int:

@@ -23,7 +23,7 @@ from rivet_pipeline.models.protocols import Chat, ChatAnswer, ModelError
 from rivet_pipeline.models.tokens import estimated_tokens
 from rivet_pipeline.retrieval.expand import Expansion
 from rivet_pipeline.retrieval.quoting import clean, one_line, quoted
-from rivet_pipeline.retrieval.types import Hit
+from rivet_pipeline.retrieval.types import Hit, manner
 from rivet_pipeline.settings import Settings
 from rivet_pipeline.versions import OWN_TRAFFIC_MARKER
 
@@ -169,7 +169,8 @@ def _records(hits: Sequence[Hit], expansions: Sequence[Expansion]) -> list[_Reco
     found: dict[UUID, _Record] = {}
     for hit in hits[:_MOST_HITS]:
         body = "\n".join(part for part in (hit.content, hit.tool_result) if part and part.strip())
-        who = f"{hit.kind} summary, {hit.agent}" if hit.source == "summary" else f"{hit.agent}/{hit.role}"
+        said = f"{hit.agent}/{hit.role}{manner(hit.kind)}"
+        who = f"{hit.kind} summary, {hit.agent}" if hit.source == "summary" else said
         text = body if len(body) <= _LONGEST_RECORD else f"{hit.snippet}\n{body[:_LONGEST_RECORD]} (cut)"
         found.setdefault(hit.id, _Record(hit.id, hit.source, f"{hit.created_at:%Y-%m-%d %H:%M} UTC, {who}", text))
         for item in unfolded.get(hit.id, ()):

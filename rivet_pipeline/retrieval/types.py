@@ -18,6 +18,15 @@ APPROXIMATE = "ranks are approximate until it is refreshed"
 Key = tuple[Source, int]
 
 
+#: Kinds of messages that nobody said to anybody: what a model thought, and what the harness added.
+_UNSAID = frozenset({"thinking", "injected", "notice", "summary"})
+
+
+def manner(kind: object) -> str:
+    """What stands behind the speaker of a message that was not said, ` (thinking)`; nothing for what was."""
+    return f" ({kind})" if kind in _UNSAID else ""
+
+
 def signed(key: Key) -> int:
     """A row as one number, which a summary has negative: columns and the text index hold rows so."""
     source, seq = key
@@ -108,6 +117,7 @@ class SearchResponse:
 
     `degraded`: why the vector arm is missing. `partial`: how far the texts themselves were read, where that is not to
     their end. `behind`: that the text index lacks too many rows for exact ranks; `APPROXIMATE` is what that means.
+    `unmatched`: that there are hits, and none of them for a word of the query.
     """
 
     query: str
@@ -116,6 +126,7 @@ class SearchResponse:
     reason: str | None = None
     partial: str | None = None
     behind: str | None = None
+    unmatched: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,6 +221,32 @@ def test_texts_are_read_for_a_literal_or_an_expression(run: Run, filled: Connect
         assert says in " ".join(refused.err.split())
 
 
+def test_a_conversation_is_named_by_anything_in_it(run: Run, filled: Connection) -> None:
+    row = filled.execute("SELECT id, conversation_id FROM ros_messages ORDER BY seq LIMIT 1").fetchone()
+    assert row is not None
+    other = SessionRecord(session_key="test:other", agent="me", channel="test")
+    said = MessageRecord(event_id="1", role="user", content="Other sessions.", created_at=None)
+    write_batch(filled, other, [said], first_day=date(2022, 11, 1))
+    for named in (str(row["conversation_id"]), str(row["conversation_id"])[:8], str(row["id"])[:8]):
+        listed = run("browse", "--conversation", named, "--json").json["messages"]
+        assert {message["conversationId"] for message in listed} == {str(row["conversation_id"])}
+        found = run("search", "sessions", "--conversation", named, "--json").json["results"]
+        assert {hit["conversationId"] for hit in found} == {str(row["conversation_id"])}
+    for wrong in ("00000000", "00000000-0000-0000-0000-000000000000", "nonsense"):
+        for command in (["search", "x"], ["browse"]):
+            refused = run(*command, "--conversation", wrong)
+            assert (refused.code, refused.out) == (2, "")
+            assert "no conversation" in refused.err or "is no id" in refused.err
+
+
+def test_a_thought_is_told_from_an_answer(run: Run, filled: Connection) -> None:
+    thought = MessageRecord("t", "assistant", "Perhaps a lighthouse.", metadata={"kind": "thinking"})
+    write_batch(filled, SessionRecord("test:t", "me", "test"), [thought], first_day=date(2022, 11, 1))
+    for command in (["search", "lighthouse"], ["browse", "--session", "test:t"]):
+        assert "me/assistant (thinking)" in run(*command).out
+    assert "codex/assistant (" not in run("browse").out
+
+
 def test_hits_show_the_tags_of_their_session(run: Run, filled: Connection) -> None:
     row = filled.execute("SELECT conversation_id AS id FROM ros_messages LIMIT 1").fetchone()
     assert row is not None

@@ -155,6 +155,22 @@ def test_a_long_hit_shows_the_part_that_was_asked_for(connection: Connection) ->
     assert f"id {identity}" in context_of(connection, "kestrel nests").text
 
 
+def test_what_was_only_thought_is_told_from_what_was_said(connection: Connection) -> None:
+    add_message(connection, "perhaps the kestrel nests", role="assistant", metadata={"kind": "thinking"})
+    add_message(connection, "the kestrel nests in the mast", role="assistant")
+    text = context_of(connection, "kestrel nests").text
+    assert "/assistant (thinking)]\n> perhaps the kestrel nests" in text
+    assert "/assistant]\n> the kestrel nests in the mast" in text
+
+
+def test_a_part_of_a_long_hit_keeps_its_lines(connection: Connection) -> None:
+    lines = [f"- line {number} of the list" for number in range(60)]
+    add_message(connection, "\n".join([*lines, "- the kestrel nests here", "  in the old mast", *lines]))
+    assert (
+        "> - the kestrel nests here\n>   in the old mast\n> - line 0 of" in context_of(connection, "kestrel nests").text
+    )
+
+
 def test_the_workspace_goes_in_and_its_faults_are_named(connection: Connection, tmp_path: Path) -> None:
     (tmp_path / "SOUL.md").write_text("Be kind.")
     (tmp_path / "memory").mkdir()

@@ -146,7 +146,11 @@ def test_the_asset_records_figures_and_the_shipped_questions_are_answered(
     assert figures["session_recall_at_5"] >= 0.94
     assert figures["session_any_at_5"] >= 0.94
     assert figures["latency_ms_p50"] > 0
-    assert figures["worst"].startswith("| question |")
+    head, _, *rows = figures["worst"].splitlines()
+    assert head == "| question | text | turn recall@10 | session recall@10 | turn ndcg@10 | session ndcg@10 |"
+    least = [float(row.split(" | ")[2]) for row in rows]
+    assert least == sorted(least)
+    assert least[0] < 1
     assert counts(connection)["messages"] == 0
     kept = (tmp_path / "evaluation" / "demo-questions.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(kept) == figures["questions"]

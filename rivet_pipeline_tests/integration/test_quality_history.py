@@ -60,3 +60,12 @@ def test_a_fall_is_told(connection: Connection) -> None:
     history = quality_history(connection)
     assert history is not None
     assert [(drop.figure, drop.now, drop.best) for drop in history.fallen()] == [("turn_recall@10", 0.7, 0.8)]
+
+
+def test_a_fall_within_a_day_is_told(connection: Connection) -> None:
+    measured(connection, 0.8, days_ago=0.1)
+    measured(connection, 0.7)
+    history = quality_history(connection)
+    assert history is not None
+    assert len(history.measurements) == 1
+    assert [(drop.now, drop.median, drop.best) for drop in history.fallen()] == [(0.7, 0.8, 0.8)]

@@ -114,6 +114,46 @@ def test_an_agent_that_nobody_is_called_is_named_with_those_there_are(connection
     assert "no message is by" not in str(known.reason)
 
 
+def test_a_name_that_is_only_written_otherwise_is_told_how(connection: Connection) -> None:
+    add_message(connection, "about parsers", agent="rivet-codex")
+    for agent in (" rivet-codex", "Rivet-Codex"):
+        reason = find(connection, "parsers", agent=agent).reason
+        assert reason == f"no message is by an agent '{agent}'; there is one that is written 'rivet-codex'"
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector", "trigram", "regex"])
+def test_an_empty_memory_says_that_it_is_empty(connection: Connection, mode: Mode) -> None:
+    for options in ({}, {"agent": "codex"}, {"conversation_id": uuid4()}):
+        reason = find(connection, "kestrel", mode=mode, embedded=True, **options).reason
+        assert reason is not None
+        assert reason.startswith("the memory is empty: nothing was captured or imported yet")
+
+
+def test_a_part_of_a_word_that_finds_nothing_is_sent_to_mode_trigram(connection: Connection) -> None:
+    register_model(connection)
+    add_message(connection, "the commit is 9f8e7d6c5b4a39281706")
+    hint = "; mode trigram looks inside of words as well"
+    assert str(find(connection, "9f8e7d6c").reason).endswith(hint)
+    assert find(connection, "9f8e7d6c", mode="trigram").hits
+    assert hint not in str(find(connection, "why was the deploy of Friday stopped").reason)
+    assert find(connection, "kestrel", mode="vector", embedded=True).reason == "no message or summary has a vector"
+
+
+def test_hits_that_hold_no_word_of_the_query_are_told_apart(connection: Connection) -> None:
+    register_model(connection)
+    near = add_message(connection, "the harbour at dawn")
+    add_vector(connection, "message", near, hash_embed("quantum lattice"))
+    response = find(connection, "quantum lattice", embedded=True)
+    assert ids(response.hits) == [near]
+    assert str(response.unmatched).startswith("no message or summary holds any of the query's words; ")
+    within = find(connection, "quantum lattice", embedded=True, agent="claude")
+    assert str(within.unmatched).startswith("nothing within these filters holds any of the query's words; ")
+    assert find(connection, "quantum lattice", embedded=True, mode="vector").unmatched is None
+    assert find(connection, "harbour lattice", embedded=True).unmatched is None
+    nothing = find(connection, "quantum lattice")
+    assert (nothing.hits, nothing.unmatched) == ([], None)
+
+
 def test_filters_that_nothing_can_pass_say_so(connection: Connection) -> None:
     add_message(connection, "kestrel")
     nowhere = uuid4()

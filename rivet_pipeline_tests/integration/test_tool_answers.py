@@ -14,7 +14,9 @@ from pydantic import ValidationError
 from rivet_pipeline.api.dependencies import Resources, open_resources
 from rivet_pipeline.api.tools import TOOLS, offered
 from rivet_pipeline.db.pool import Connection, Pool
+from rivet_pipeline.embedding.embed import embed_messages
 from rivet_pipeline.errors import InvalidInputError
+from rivet_pipeline.models.embedder import WordLlamaEmbedder
 from rivet_pipeline.models.tokens import byte_tokens
 from rivet_pipeline.settings import Settings
 from rivet_pipeline_tests.integration.memory_rows import (
@@ -68,6 +70,28 @@ def test_a_hit_says_who_when_and_where(resources: Resources, connection: Connect
     assert f"id `{found}` · conversation `{conversation}` · codex:1\n> Sessions live in Postgres." in answer
     assert cursor_in(answer) is None
     assert len(resources.accesses) == 1
+
+
+def test_what_was_only_thought_is_told_from_what_was_said(resources: Resources, connection: Connection) -> None:
+    conversation = add_conversation(connection, agent="codex")
+    for kind in ("thinking", "speech"):
+        words = f"{kind} about the lighthouse"
+        metadata = {"kind": kind}
+        add_message(connection, words, conversation=conversation, agent="codex", role="assistant", metadata=metadata)
+    found = ask(resources, "memory_search", query="lighthouse", mode="fts")
+    listed = ask(resources, "memory_browse", conversation_id=str(conversation))
+    for answer in (found, listed):
+        speakers = dict(re.findall(r"^## .*?(codex/\S+(?: \(\w+\))?)[^>]*?^> (\w+) about", answer, re.MULTILINE))
+        assert speakers == {"codex/assistant (thinking)": "thinking", "codex/assistant": "speech"}, answer
+
+
+def test_hits_that_are_only_near_are_said_to_be(resources: Resources, connection: Connection, pool: Pool) -> None:
+    add_message(connection, "a kestrel over the harbour")
+    note = "Note: no message or summary holds any of the query's words; what is shown is near in meaning"
+    assert note not in ask(resources, "memory_search", query="kestrel")
+    embed_messages(pool, WordLlamaEmbedder(), days=None)
+    assert note not in ask(resources, "memory_search", query="kestrel harbour")
+    assert note in ask(resources, "memory_search", query="hawk near a port")
 
 
 def test_a_summary_is_unfolded_with_its_sources_unless_told_otherwise(

@@ -114,7 +114,7 @@ def test_importance_is_ordered_as_decided() -> None:
 @pytest.mark.parametrize(
     "query",
     ["src/app/user_store.py", "user_store.py", "App.tsx:42:13", "PROJ-1234", "gpt-4o", "1.2.3", "getUserById",
-     "__init__", "E11000", "4711", "TypeError in app.py:42", "/etc/hosts", "C:\\temp",
+     "__init__", "E11000", "4711", "TypeError in app.py:42", "/etc/hosts", "/readyz", "C:\\temp",
      "C++", "F#", "73%", "k=v", "R&D", "<abbr>", "@nasa", "#4821", "C:\\", "flush()", "--no-verify", ".env", "$HOME"],
 )  # fmt: skip
 def test_literal_queries(query: str) -> None:
@@ -124,7 +124,7 @@ def test_literal_queries(query: str) -> None:
 @pytest.mark.parametrize(
     "query",
     ["deploy script", "a follow-up question", "what did we decide about app.py last week", "redis - why?", "**Redis**",
-     "etc. ...", "Tom & Jerry", "(maybe)", "\"drop redis\"", "why? because!"],
+     "etc. ...", "Tom & Jerry", "(maybe)", "tea / coffee", "\"drop redis\"", "why? because!"],
 )  # fmt: skip
 def test_queries_of_words(query: str) -> None:
     assert not scoring.looks_literal(query)

@@ -105,3 +105,30 @@ def test_pairs_of_signs_are_marked_as_the_run_that_they_are() -> None:
 def test_a_part_of_a_run_without_spaces_is_shown() -> None:
     text = "คำนำ " * 100 + "วันนี้เราประชุมเรื่องการปรับใช้" + " ท้าย" * 100
     assert "เราประชุมเรื่อง" in make_snippet("ประชุม", text)
+
+
+def test_a_snippet_begins_with_a_line_where_one_begins_shortly_before_the_words() -> None:
+    before = "\n".join(f"- step {number}: nothing to report, all is quiet here" for number in range(20))
+    line = "- 2026-03-02T10:12Z ada/user: the lighthouse keeper was paid twice"
+    text = f"{before}\n\n**ferry, jobs of 30 s**\n{line}\n{before}"
+    assert make_snippet("lighthouse keeper paid", text).startswith(
+        "…- 2026-03-02T10:12Z ada/user: the lighthouse keeper"
+    )
+    place = text.index("lighthouse")
+    assert snippet_around(text, place, place + 10).startswith("…**ferry, jobs of 30 s** - 2026")
+
+
+def test_a_part_may_keep_its_lines() -> None:
+    before = "\n".join(f"- step {number}: nothing to report" for number in range(30))
+    text = f"{before}\n- the lighthouse keeper\n  was paid twice\n{before}"
+    shown = make_snippet("lighthouse keeper", text, limit=120, lines=True)
+    assert "- the lighthouse keeper\n  was paid twice\n- step 0" in shown
+    assert len(shown) <= 120
+    assert make_snippet("lighthouse", "two\n  lines\n", limit=120, lines=True) == "two\n  lines"
+
+
+def test_a_snippet_of_the_end_of_a_text_uses_its_room() -> None:
+    text = "".join(f"word{number} " for number in range(200)) + "the lighthouse keeper"
+    shown = make_snippet("lighthouse keeper", text)
+    assert shown.endswith("the lighthouse keeper")
+    assert len(shown) > SNIPPET_CHARACTERS - 20

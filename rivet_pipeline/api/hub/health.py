@@ -92,7 +92,7 @@ def health_page(page: FromHub) -> Response:
         alerts.insert(0, f"the embedding model does not answer: {probe.reason}")
     if history is not None:
         alerts += [
-            f"search finds less than it did: {drop.figure.replace('_', ' ')} is {drop.now:.2f}, the median of the days "
+            f"search finds less than it did: {drop.figure.replace('_', ' ')} is {drop.now:.2f}, the median of the runs "
             f"before {drop.median:.2f}, the best {drop.best:.2f}"
             for drop in history.fallen()
         ]

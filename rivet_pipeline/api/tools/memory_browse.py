@@ -30,7 +30,7 @@ from rivet_pipeline.api.tools.surface import (
 )
 from rivet_pipeline.retrieval.browse import MAX_LIMIT, browse, cursor_after
 from rivet_pipeline.retrieval.filters import accepted_tags
-from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest
+from rivet_pipeline.retrieval.types import BrowsedMessage, BrowseRequest, manner
 from rivet_pipeline.shortening import clip
 
 #: How much of a message and of what a tool answered is shown, in characters.
@@ -120,6 +120,7 @@ def _message(
     message: BrowsedMessage, resources: Resources, tags: tuple[str, ...], *, named: bool, share: float = 1.0
 ) -> str:
     heading = f"## {when(message.created_at, resources.zone)} · {label(message.agent, 60)}/{message.role}"
+    heading += manner(message.metadata.get("kind"))
     if message.tool_name:
         heading += f" · tool {label(message.tool_name, 60)}"
     where = f"id `{message.id}`"

@@ -36,7 +36,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.tokens import byte_tokens
 from rivet_pipeline.retrieval.lineage import Budget, Lineage, LineageSummary, read_lineage
 from rivet_pipeline.retrieval.search import MAX_LIMIT, search
-from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, Mode, Scope, SearchRequest, SearchResponse
+from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, Mode, Scope, SearchRequest, SearchResponse, manner
 from rivet_pipeline.shortening import clip
 
 #: How much of a hit is shown, in characters: a message as it is up to this, else its snippet; a summary that is
@@ -162,7 +162,7 @@ class _Texts:
 
     def _heading(self, number: int, hit: Hit) -> str:
         parts = [f"## {number}. {hit.source}" + (f" ({hit.kind})" if hit.source == "summary" else "")]
-        parts.append(label(hit.agent, 60) + (f"/{hit.role}" if hit.role else ""))
+        parts.append(label(hit.agent, 60) + (f"/{hit.role}{manner(hit.kind)}" if hit.role else ""))
         if hit.tool_name:
             parts.append(f"tool {label(hit.tool_name, 60)}")
         if hit.earliest_at is not None and hit.earliest_at != hit.created_at:
@@ -254,6 +254,8 @@ def _head(resources: Resources, arguments: SearchArguments, bounds: Bounds, resp
         lines.append(f"Note: {label(response.partial, 200)}.")
     if response.behind is not None:
         lines.append(f"Note: {label(response.behind, 200)}; {APPROXIMATE}.")
+    if response.unmatched is not None:
+        lines.append(f"Note: {label(response.unmatched, 200)}.")
     return lines
 
 

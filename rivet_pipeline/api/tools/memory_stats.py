@@ -20,7 +20,7 @@ _ALERT_CHARACTERS = 400
 class StatsArguments(Arguments):
     """The arguments of memory_stats."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"agent": "claude-code"}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"agent": "rivet-claude"}]})
 
     agent: OptionalFilter = Field(
         None, description="Counts this agent's messages and conversations; the rest is of the whole memory."

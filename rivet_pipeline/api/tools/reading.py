@@ -43,7 +43,9 @@ Query = Annotated[Words, AfterValidator(_not_empty), Field(json_schema_extra={"p
 class PeriodArguments(Arguments):
     """The filters that searching and browsing share."""
 
-    agent: OptionalFilter = Field(None, description="Only this agent's words, such as `claude-code` or `codex`.")
+    agent: OptionalFilter = Field(
+        None, description="Only this agent's words, such as `rivet-claude`; memory_stats names them."
+    )
     conversation_id: OptionalId = Field(None, description="Only this conversation; every hit names its own.")
     tag: OptionalFilter = Field(
         None, description="Only sessions that carry this tag, accepted: `key:value`, such as `project:shop`."

@@ -103,8 +103,10 @@ def write_batch(
     session = clean_session(session)
     times = Clock(moment, extra)
     pipelined = len(items) <= _PIPELINED_ITEMS
-    with _pipelined_transaction(connection) if pipelined else connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [session.session_key])
+    # Of one cursor are all statements that have no answer: making one costs as much as sending a statement.
+    cursor = connection.cursor()
+    with _pipelined_transaction(cursor) if pipelined else connection.transaction():
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [session.session_key])
         session = _merge_settings(connection, session)
         known, stored = _found(_look_up(connection, session, wanted_ids(items)))
         began = times.first(items)
@@ -113,8 +115,7 @@ def write_batch(
             stored |= _found(_look_up(connection, session, clashes))[1]
         plan = make_plan(rows, items, stored, keep_clashes=extra.keep_clashes)
         conversation_id = known.id if known else uuid4()
-        _write_conversation(
-            connection,
+        conversation = _conversation_values(
             conversation_id,
             session,
             plan,
@@ -125,7 +126,12 @@ def write_batch(
             mark={} if session.settings.get("noise") else mark_of(items),
             finalize=finalize,
         )
-        _insert(connection, conversation_id, session, plan.inserts.values(), copy=not pipelined)
+        messages = [_message_values(conversation_id, session, row) for row in plan.inserts.values()]
+        if len(messages) == 1:
+            cursor.execute(_CONVERSATION_AND_MESSAGE, conversation | messages[0])
+        else:
+            cursor.execute(_CONVERSATION, conversation)
+            _insert(cursor, messages, copy=not pipelined)
         _fill(connection, conversation_id, plan.fills)
         _keep_whole(connection, conversation_id, plan.wholes)
         if _is_marked(known, session, extra) or any(map(begins_with_marker, items)):
@@ -136,17 +142,18 @@ def write_batch(
 
 
 @contextmanager
-def _pipelined_transaction(connection: Connection) -> Iterator[None]:
+def _pipelined_transaction(cursor: Cursor[DictRow]) -> Iterator[None]:
     """A transaction whose statements go to the server together, as far as nobody asks for an answer in between.
 
     psycopg's own `transaction()` waits for the server before and after each BEGIN and COMMIT in a pipeline.
     """
+    connection = cursor.connection
     try:
         with connection.pipeline():
-            connection.execute("BEGIN")
+            cursor.execute("BEGIN")
             yield
             # Skipped by the server when a statement before it has failed, which leaving the pipeline then raises.
-            connection.execute("COMMIT")
+            cursor.execute("COMMIT")
     except BaseException:
         # Whoever lost the connection has nothing left to roll back.
         with suppress(psycopg.Error):
@@ -212,8 +219,45 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-def _write_conversation(
-    connection: Connection,
+#: Makes the conversation, or merges what the session says into it, and counts the write.
+_CONVERSATION = """
+    INSERT INTO ros_conversations AS c
+        (id, session_key, agent, channel, title, settings, task_id, day, created_at, updated_at, revision, active)
+    VALUES (%(id)s, %(session_key)s, %(agent)s, %(channel)s, coalesce(%(title)s, %(new_title)s),
+            %(fallback)s || %(settings)s || %(mark)s, %(task_id)s, %(day)s, %(began)s,
+            coalesce(%(latest)s, %(began)s), %(changed)s::boolean::int, NOT %(finalize)s)
+    ON CONFLICT (session_hash, agent) DO UPDATE SET
+        -- What was redacted is not brought back by the file it came from.
+        title = CASE WHEN c.title LIKE %(redacted)s THEN c.title ELSE coalesce(%(title)s, c.title) END,
+        settings = %(fallback)s || c.settings || CASE
+            WHEN c.settings::text LIKE %(redacted)s THEN (
+                SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(%(settings)s)
+                WHERE coalesce(c.settings ->> key, '') NOT LIKE %(redacted)s)
+            ELSE %(settings)s END,
+        task_id = coalesce(excluded.task_id, c.task_id),
+        revision = c.revision + excluded.revision,
+        updated_at = greatest(CASE WHEN c.revision = 0 THEN '-infinity' ELSE c.updated_at END,
+                              coalesce(%(latest)s, c.updated_at)),
+        active = CASE WHEN %(finalize)s THEN false WHEN %(changed)s THEN true ELSE c.active END
+"""
+
+_MESSAGE = """
+    INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args,
+                              tool_result, metadata, created_at)
+    VALUES (%(id)s, %(event_id)s, %(agent)s, %(channel)s, %(role)s, %(content)s, %(tool_name)s, %(tool_args)s,
+            %(tool_result)s, %(metadata)s, %(message_at)s)
+"""
+
+#: What a live capture nearly always writes, as one statement.
+_CONVERSATION_AND_MESSAGE = f"WITH conversation AS ({_CONVERSATION}) {_MESSAGE}"
+
+_COPY = """
+    COPY ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args, tool_result,
+                       metadata, created_at) FROM STDIN
+"""
+
+
+def _conversation_values(
     conversation_id: UUID,
     session: SessionRecord,
     plan: Plan,
@@ -224,53 +268,31 @@ def _write_conversation(
     first_day: date,
     mark: Mapping[str, Any],
     finalize: bool,
-) -> None:
-    """Makes the conversation, or merges what the session says into it, and counts the write.
+) -> dict[str, Any]:
+    """What a batch says about its conversation.
 
-    Its day is set here once: that of the earliest message, kept between the first partition and today. Its last
-    activity moves with what is new, new words open it again, and it is closed last.
+    Its day is set once: that of the earliest message, kept between the first partition and today. Its last activity
+    moves with what is new, new words open it again, and it is closed last.
     """
     times = [min(row.created_at, clock.now) for row in plan.inserts.values()]
-    connection.execute(
-        """
-        INSERT INTO ros_conversations AS c
-            (id, session_key, agent, channel, title, settings, task_id, day, created_at, updated_at, revision, active)
-        VALUES (%(id)s, %(session_key)s, %(agent)s, %(channel)s, coalesce(%(title)s, %(new_title)s),
-                %(fallback)s || %(settings)s || %(mark)s, %(task_id)s, %(day)s, %(began)s,
-                coalesce(%(latest)s, %(began)s), %(changed)s::boolean::int, NOT %(finalize)s)
-        ON CONFLICT (session_hash, agent) DO UPDATE SET
-            -- What was redacted is not brought back by the file it came from.
-            title = CASE WHEN c.title LIKE %(redacted)s THEN c.title ELSE coalesce(%(title)s, c.title) END,
-            settings = %(fallback)s || c.settings || CASE
-                WHEN c.settings::text LIKE %(redacted)s THEN (
-                    SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(%(settings)s)
-                    WHERE coalesce(c.settings ->> key, '') NOT LIKE %(redacted)s)
-                ELSE %(settings)s END,
-            task_id = coalesce(excluded.task_id, c.task_id),
-            revision = c.revision + excluded.revision,
-            updated_at = greatest(CASE WHEN c.revision = 0 THEN '-infinity' ELSE c.updated_at END,
-                                  coalesce(%(latest)s, c.updated_at)),
-            active = CASE WHEN %(finalize)s THEN false WHEN %(changed)s THEN true ELSE c.active END
-        """,
-        {
-            "id": conversation_id,
-            "session_key": session.session_key,
-            "agent": session.agent,
-            "channel": session.channel,
-            "title": session.title,
-            "new_title": clean_title(extra.new_title),
-            "settings": Jsonb(dict(session.settings)),
-            "mark": Jsonb(dict(mark)),
-            "fallback": Jsonb(clean_json(dict(extra.fallback_settings))),
-            "task_id": session.task_id,
-            "day": min(max(began.date(), first_day), clock.now.astimezone(UTC).date()),
-            "began": began,
-            "latest": max([*times, *([clock.ended] if clock.ended else [])], default=None),
-            "changed": bool(plan.inserts or plan.fills),
-            "finalize": finalize,
-            "redacted": f"%{MARK}%",
-        },
-    )
+    return {
+        "id": conversation_id,
+        "session_key": session.session_key,
+        "agent": session.agent,
+        "channel": session.channel,
+        "title": session.title,
+        "new_title": clean_title(extra.new_title),
+        "settings": Jsonb(dict(session.settings)),
+        "mark": Jsonb(dict(mark)),
+        "fallback": Jsonb(clean_json(dict(extra.fallback_settings))),
+        "task_id": session.task_id,
+        "day": min(max(began.date(), first_day), clock.now.astimezone(UTC).date()),
+        "began": began,
+        "latest": max([*times, *([clock.ended] if clock.ended else [])], default=None),
+        "changed": bool(plan.inserts or plan.fills),
+        "finalize": finalize,
+        "redacted": f"%{MARK}%",
+    }
 
 
 def _is_marked(known: _Known | None, session: SessionRecord, extra: Extra) -> bool:
@@ -325,45 +347,31 @@ def _found(answer: Cursor[DictRow]) -> tuple[_Known | None, dict[str, Saying]]:
     }
 
 
-_COPY = """
-    COPY ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args, tool_result,
-                       metadata, created_at) FROM STDIN
-"""
+def _message_values(conversation_id: UUID, session: SessionRecord, row: Row) -> dict[str, Any]:
+    """A row's values, in the order of its columns."""
+    return {
+        "id": conversation_id,
+        "event_id": row.event_id,
+        "agent": session.agent,
+        "channel": session.channel,
+        "role": row.role,
+        "content": row.content,
+        "tool_name": row.tool_name,
+        "tool_args": None if row.tool_args is None else Jsonb(row.tool_args),
+        "tool_result": row.tool_result,
+        "metadata": Jsonb(row.metadata),
+        "message_at": row.created_at,
+    }
 
-_INSERT = """
-    INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args,
-                              tool_result, metadata, created_at)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-"""
 
-
-def _insert(
-    connection: Connection, conversation_id: UUID, session: SessionRecord, rows: Collection[Row], *, copy: bool
-) -> None:
-    values = (
-        (
-            conversation_id,
-            row.event_id,
-            session.agent,
-            session.channel,
-            row.role,
-            row.content,
-            row.tool_name,
-            None if row.tool_args is None else Jsonb(row.tool_args),
-            row.tool_result,
-            Jsonb(row.metadata),
-            row.created_at,
-        )
-        for row in rows
-    )
-    with connection.cursor() as cursor:
-        if copy:
-            with cursor.copy(_COPY) as stream:
-                for value in values:
-                    stream.write_row(value)
-        else:
-            for value in values:
-                cursor.execute(_INSERT, value)
+def _insert(cursor: Cursor[DictRow], messages: Sequence[dict[str, Any]], *, copy: bool) -> None:
+    if copy:
+        with cursor.copy(_COPY) as stream:
+            for message in messages:
+                stream.write_row(tuple(message.values()))
+    else:
+        for message in messages:
+            cursor.execute(_MESSAGE, message)
 
 
 def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tuple[str, dict[str, Any]]]) -> None:

@@ -53,6 +53,23 @@ def test_the_same_batch_twice_adds_nothing(connection: Connection) -> None:
     assert len(rows(connection)) == 2
 
 
+@pytest.mark.parametrize("size", [1, 2, 40])
+def test_a_batch_writes_its_conversation_once(connection: Connection, size: int) -> None:
+    write(connection, message(0))
+    connection.execute(
+        """
+        CREATE FUNCTION told() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'written'; RETURN NEW; END $$;
+        CREATE TRIGGER told BEFORE UPDATE ON ros_conversations FOR EACH ROW EXECUTE FUNCTION told();
+        """
+    )
+    told: list[str | None] = []
+    connection.add_notice_handler(lambda notice: told.append(notice.message_primary))
+    write(connection, *(message(number + 1) for number in range(size)))
+    assert told == ["written"]
+    row = connection.execute("SELECT revision, updated_at FROM ros_conversations").fetchone()
+    assert row == {"revision": 2, "updated_at": NOON + timedelta(seconds=size)}
+
+
 def test_twenty_writers_leave_each_event_once_and_all_succeed(pool: Pool) -> None:
     batch = [message(number) for number in range(50)]
     results: list[WriteResult] = []

@@ -44,13 +44,10 @@ _MESSAGES = """id, seq, conversation_id, event_id, agent, channel, role, content
 #: The functions of `ingest` by the part of the work they do. Besides, `parse` is the reader and `commit` what is left
 #: of a batch.
 _PARTS = {
-    "clean": ("_clean_session", "_row"),
-    "plan": (
-        "_upsert_conversation", "_found_conversation", "_wanted_ids", "_look_up", "_found_rows", "_possible_clashes",
-        "_plan",
-    ),
-    "write": ("_insert", "_fill", "_touch"),
-}  # fmt: skip
+    "clean": ("clean_session", "make_row"),
+    "plan": ("wanted_ids", "_look_up", "_found", "possible_clashes", "make_plan"),
+    "write": ("_conversation_values", "_message_values", "_insert", "_fill"),
+}
 
 
 @dataclass(frozen=True, slots=True)

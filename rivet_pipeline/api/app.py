@@ -87,7 +87,8 @@ def create_app(settings: Settings, *, url: str) -> FastAPI:
     key = None if token is None else cookie_key(token, settings.home)
     app.add_middleware(Guard, settings=settings, attempts=attempts, cookie_key=key)
     app.add_middleware(RequestBoundary)
-    for module in (capture, memory, context, conversations, health, tags, wiki):
+    app.include_router(capture.router)
+    for module in (memory, context, conversations, health, tags, wiki):
         app.include_router(module.router, dependencies=[Depends(each_once)])
     app.include_router(tools.make_router(settings))
     site.mount(app, settings, attempts, key)

@@ -16,7 +16,6 @@ import psycopg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from psycopg_pool import PoolTimeout
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,15 +24,18 @@ from rivet_pipeline.errors import ConflictError, InvalidInputError, NotFoundErro
 
 _log = logging.getLogger(__name__)
 
-_SECURITY_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-}
+_REQUEST_ID = b"x-request-id"
+
+#: As ASGI wants them; a response may say otherwise.
+_SECURITY_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
+]
 
 #: What the OpenAPI document says about every route's errors.
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -141,10 +143,11 @@ class RequestBoundary:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
-                for name, value in _SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                headers = [(name, value) for name, value in message["headers"] if name != _REQUEST_ID]
+                said = {name for name, _ in headers}
+                headers.append((_REQUEST_ID, request_id.encode()))
+                headers += [header for header in _SECURITY_HEADERS if header[0] not in said]
+                message["headers"] = headers
             await send(message)
 
         try:

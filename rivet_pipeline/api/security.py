@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
@@ -54,6 +55,7 @@ def exposure_warning(settings: Settings) -> str | None:
     )
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether a host name or address means this machine: `localhost`, names under it, 127.0.0.0/8, `::1`."""
     name = host.strip("[]").rstrip(".").lower()
@@ -65,6 +67,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=256)
 def _host_and_port(netloc: str, default_port: int) -> tuple[str, int] | None:
     """The lower-case host and the port of `host[:port]`, or None when it is not of that form."""
     try:

@@ -7,6 +7,8 @@ explicit `with connection.transaction()` block, so that no read leaves one open 
 from __future__ import annotations
 
 import os
+import select
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +21,10 @@ from psycopg_pool import ConnectionPool
 from rivet_pipeline.errors import StoreUnavailableError
 
 Connection = psycopg.Connection[DictRow]
-Pool = ConnectionPool[Connection]
+
+#: A connection that was last taken so many seconds ago may have been forgotten by what stands between us and a server
+#: elsewhere; one taken since then can only have been closed, and then says so.
+_RECENTLY = 10.0
 
 #: A transaction that waits for its own client this long is ended by the server, so that it can not block others.
 IDLE_IN_TRANSACTION_SECONDS = 60
@@ -27,8 +32,31 @@ IDLE_IN_TRANSACTION_SECONDS = 60
 _SESSION_OPTIONS = f"-c timezone=UTC -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_SECONDS}s"
 
 
+class _PooledConnection(psycopg.Connection[DictRow]):
+    """A connection that remembers when it was last taken out of the pool, by the monotonic clock."""
+
+    taken_at = float("-inf")
+
+
+Pool = ConnectionPool[_PooledConnection]
+
+
 def _configure(connection: Connection) -> None:
     register_vector(connection)
+
+
+def _check(connection: _PooledConnection) -> None:
+    """Raises `psycopg.OperationalError` when a connection is dead.
+
+    A server that ends, or ends the session, sends something last. While nothing has come, a connection that was taken
+    just now need not be asked, which would cost every request a wait for the answer.
+    """
+    now = time.monotonic()
+    arrived = select.poll()
+    arrived.register(connection.fileno(), select.POLLIN)
+    if now - connection.taken_at > _RECENTLY or arrived.poll(0):
+        ConnectionPool.check_connection(connection)
+    connection.taken_at = now
 
 
 def _arguments(application_name: str) -> dict[str, Any]:
@@ -76,14 +104,15 @@ def open_pool(url: str, *, max_size: int = 4, application_name: str = "rivet") -
 
     Raises `StoreUnavailableError` when the server can not be reached within ten seconds.
     """
-    pool: Pool = ConnectionPool(
+    pool = ConnectionPool(
         url,
+        connection_class=_PooledConnection,
         min_size=1,
         max_size=max_size,
         kwargs=_arguments(application_name),
         configure=_configure,
         open=False,
-        check=ConnectionPool.check_connection,
+        check=_check,
         timeout=10.0,
         # Attempts to reconnect come ever more rarely; after a long outage the next request should not wait a minute.
         reconnect_timeout=10.0,

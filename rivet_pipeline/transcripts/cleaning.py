@@ -103,7 +103,7 @@ def content_event_id(*parts: str | None) -> str:
 
 def utf16_units(text: str) -> int:
     """The length in UTF-16 code units, in which the caps of the write surface are measured."""
-    return len(text) + sum(1 for character in text if ord(character) > 0xFFFF)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def cap_utf16(text: str, limit: int) -> str:

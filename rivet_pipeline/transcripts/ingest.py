@@ -7,13 +7,14 @@ and speaking HTTP do not belong here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
+import psycopg
 from psycopg import Cursor
 from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow
@@ -43,6 +44,15 @@ CAPTURE_CAP = 16_000
 #: Up to this many items a batch is sent as a pipeline of statements, which saves waiting for each answer. The rows of a
 #: larger one go by COPY, which costs less a row and can not be part of a pipeline.
 _PIPELINED_ITEMS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a batch must know of a conversation that is there. `last_time` is None while it has no messages."""
+
+    id: UUID
+    last_time: datetime | None
+    noise_reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +103,62 @@ def write_batch(
     session = clean_session(session)
     times = Clock(moment, extra)
     pipelined = len(items) <= _PIPELINED_ITEMS
-    with connection.pipeline() if pipelined else nullcontext(), connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [session.session_key])
+    # Of one cursor are all statements that have no answer: making one costs as much as sending a statement.
+    cursor = connection.cursor()
+    with _pipelined_transaction(cursor) if pipelined else connection.transaction():
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [session.session_key])
         session = _merge_settings(connection, session)
-        conversation = _upsert_conversation(connection, session, items, first_day, times, extra)
-        present = _look_up(connection, session, wanted_ids(items))
-        conversation_id, last_time, marked = _found_conversation(conversation)
-        rows = [make_row(item, times.place(item, last_time), cap) for item in items]
-        stored = _found_rows(present)
+        known, stored = _found(_look_up(connection, session, wanted_ids(items)))
+        began = times.first(items)
+        rows = [make_row(item, times.place(item, known.last_time if known else None), cap) for item in items]
         if clashes := possible_clashes(rows, items, stored):
-            stored |= _found_rows(_look_up(connection, session, clashes))
+            stored |= _found(_look_up(connection, session, clashes))[1]
         plan = make_plan(rows, items, stored, keep_clashes=extra.keep_clashes)
-        _insert(connection, conversation_id, session, plan.inserts.values(), copy=not pipelined)
+        conversation_id = known.id if known else uuid4()
+        conversation = _conversation_values(
+            conversation_id,
+            session,
+            plan,
+            times,
+            extra,
+            began=began.astimezone(UTC),
+            first_day=first_day,
+            mark={} if session.settings.get("noise") else mark_of(items),
+            finalize=finalize,
+        )
+        messages = [_message_values(conversation_id, session, row) for row in plan.inserts.values()]
+        if len(messages) == 1:
+            cursor.execute(_CONVERSATION_AND_MESSAGE, conversation | messages[0])
+        else:
+            cursor.execute(_CONVERSATION, conversation)
+            _insert(cursor, messages, copy=not pipelined)
         _fill(connection, conversation_id, plan.fills)
         _keep_whole(connection, conversation_id, plan.wholes)
-        _touch(connection, conversation_id, plan, times, finalize=finalize)
-        if marked or any(map(begins_with_marker, items)):
+        if _is_marked(known, session, extra) or any(map(begins_with_marker, items)):
             settle_mark(connection, conversation_id)
         event_ids = tuple(row.event_id for row in rows)
         ids = _ids(connection, conversation_id, event_ids) if extra.with_ids else ()
     return _result(plan, conversation_id, event_ids, ids)
+
+
+@contextmanager
+def _pipelined_transaction(cursor: Cursor[DictRow]) -> Iterator[None]:
+    """A transaction whose statements go to the server together, as far as nobody asks for an answer in between.
+
+    psycopg's own `transaction()` waits for the server before and after each BEGIN and COMMIT in a pipeline.
+    """
+    connection = cursor.connection
+    try:
+        with connection.pipeline():
+            cursor.execute("BEGIN")
+            yield
+            # Skipped by the server when a statement before it has failed, which leaving the pipeline then raises.
+            cursor.execute("COMMIT")
+    except BaseException:
+        # Whoever lost the connection has nothing left to roll back.
+        with suppress(psycopg.Error):
+            connection.rollback()
+        raise
 
 
 def preview_batch(
@@ -129,10 +175,10 @@ def preview_batch(
     """
     session = clean_session(session)
     clock = Clock(datetime.now(UTC), extra)
-    stored = _found_rows(_look_up(connection, session, wanted_ids(items)))
+    stored = _found(_look_up(connection, session, wanted_ids(items)))[1]
     rows = [make_row(item, clock.place(item, None), None) for item in items]
     if clashes := possible_clashes(rows, items, stored):
-        stored |= _found_rows(_look_up(connection, session, clashes))
+        stored |= _found(_look_up(connection, session, clashes))[1]
     plan = make_plan(rows, items, stored, keep_clashes=extra.keep_clashes)
     return _result(plan, UUID(int=0), tuple(row.event_id for row in rows), ())
 
@@ -173,81 +219,120 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-def _upsert_conversation(
-    connection: Connection,
+#: Makes the conversation, or merges what the session says into it, and counts the write.
+_CONVERSATION = """
+    INSERT INTO ros_conversations AS c
+        (id, session_key, agent, channel, title, settings, task_id, day, created_at, updated_at, revision, active)
+    VALUES (%(id)s, %(session_key)s, %(agent)s, %(channel)s, coalesce(%(title)s, %(new_title)s),
+            %(fallback)s || %(settings)s || %(mark)s, %(task_id)s, %(day)s, %(began)s,
+            coalesce(%(latest)s, %(began)s), %(changed)s::boolean::int, NOT %(finalize)s)
+    ON CONFLICT (session_hash, agent) DO UPDATE SET
+        -- What was redacted is not brought back by the file it came from.
+        title = CASE WHEN c.title LIKE %(redacted)s THEN c.title ELSE coalesce(%(title)s, c.title) END,
+        settings = %(fallback)s || c.settings || CASE
+            WHEN c.settings::text LIKE %(redacted)s THEN (
+                SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(%(settings)s)
+                WHERE coalesce(c.settings ->> key, '') NOT LIKE %(redacted)s)
+            ELSE %(settings)s END,
+        task_id = coalesce(excluded.task_id, c.task_id),
+        revision = c.revision + excluded.revision,
+        updated_at = greatest(CASE WHEN c.revision = 0 THEN '-infinity' ELSE c.updated_at END,
+                              coalesce(%(latest)s, c.updated_at)),
+        active = CASE WHEN %(finalize)s THEN false WHEN %(changed)s THEN true ELSE c.active END
+"""
+
+_MESSAGE = """
+    INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args,
+                              tool_result, metadata, created_at)
+    VALUES (%(id)s, %(event_id)s, %(agent)s, %(channel)s, %(role)s, %(content)s, %(tool_name)s, %(tool_args)s,
+            %(tool_result)s, %(metadata)s, %(message_at)s)
+"""
+
+#: What a live capture nearly always writes, as one statement.
+_CONVERSATION_AND_MESSAGE = f"WITH conversation AS ({_CONVERSATION}) {_MESSAGE}"
+
+_COPY = """
+    COPY ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args, tool_result,
+                       metadata, created_at) FROM STDIN
+"""
+
+
+def _conversation_values(
+    conversation_id: UUID,
     session: SessionRecord,
-    items: Sequence[MessageRecord | ToolResult],
-    first_day: date,
+    plan: Plan,
     clock: Clock,
     extra: Extra,
-) -> Cursor[DictRow]:
-    """Makes the conversation, or merges what the session says into it; its answer is read by `_found_conversation`.
+    *,
+    began: datetime,
+    first_day: date,
+    mark: Mapping[str, Any],
+    finalize: bool,
+) -> dict[str, Any]:
+    """What a batch says about its conversation.
 
-    Its day is set here once: that of the earliest message, kept between the first partition and today.
+    Its day is set once: that of the earliest message, kept between the first partition and today. Its last activity
+    moves with what is new, new words open it again, and it is closed last.
     """
-    began = clock.first(items).astimezone(UTC)
-    day = min(max(began.date(), first_day), clock.now.astimezone(UTC).date())
-    return connection.execute(
-        """
-        INSERT INTO ros_conversations
-            (session_key, agent, channel, title, settings, task_id, day, created_at, updated_at)
-        VALUES (%(session_key)s, %(agent)s, %(channel)s, coalesce(%(title)s, %(new_title)s),
-                %(fallback)s || %(settings)s || %(mark)s, %(task_id)s, %(day)s, %(began)s, %(began)s)
-        ON CONFLICT (session_hash, agent) DO UPDATE SET
-            -- What was redacted is not brought back by the file it came from.
-            title = CASE WHEN ros_conversations.title LIKE %(redacted)s THEN ros_conversations.title
-                         ELSE coalesce(%(title)s, ros_conversations.title) END,
-            settings = %(fallback)s || ros_conversations.settings || CASE
-                WHEN ros_conversations.settings::text LIKE %(redacted)s THEN (
-                    SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(%(settings)s)
-                    WHERE coalesce(ros_conversations.settings ->> key, '') NOT LIKE %(redacted)s)
-                ELSE %(settings)s END,
-            task_id = coalesce(excluded.task_id, ros_conversations.task_id)
-        RETURNING id, revision, updated_at, coalesce(settings ->> 'noise_reason', '') = %(reason)s AS marked
-        """,
-        {
-            "session_key": session.session_key,
-            "agent": session.agent,
-            "channel": session.channel,
-            "title": session.title,
-            "new_title": clean_title(extra.new_title),
-            "settings": Jsonb(dict(session.settings)),
-            "mark": Jsonb({} if session.settings.get("noise") else mark_of(items)),
-            "reason": REASON,
-            "fallback": Jsonb(clean_json(dict(extra.fallback_settings))),
-            "task_id": session.task_id,
-            "day": day,
-            "began": began,
-            "redacted": f"%{MARK}%",
-        },
-    )
+    times = [min(row.created_at, clock.now) for row in plan.inserts.values()]
+    return {
+        "id": conversation_id,
+        "session_key": session.session_key,
+        "agent": session.agent,
+        "channel": session.channel,
+        "title": session.title,
+        "new_title": clean_title(extra.new_title),
+        "settings": Jsonb(dict(session.settings)),
+        "mark": Jsonb(dict(mark)),
+        "fallback": Jsonb(clean_json(dict(extra.fallback_settings))),
+        "task_id": session.task_id,
+        "day": min(max(began.date(), first_day), clock.now.astimezone(UTC).date()),
+        "began": began,
+        "latest": max([*times, *([clock.ended] if clock.ended else [])], default=None),
+        "changed": bool(plan.inserts or plan.fills),
+        "finalize": finalize,
+        "redacted": f"%{MARK}%",
+    }
 
 
-def _found_conversation(answer: Cursor[DictRow]) -> tuple[UUID, datetime | None, bool]:
-    """The conversation's id, the time of its last message (None when it is new), and whether it bears our mark."""
-    row = answer.fetchone()
-    assert row is not None
-    return row["id"], row["updated_at"] if row["revision"] else None, row["marked"]
+def _is_marked(known: _Known | None, session: SessionRecord, extra: Extra) -> bool:
+    """Whether the conversation bears our mark once the batch is written."""
+    stored = {"noise_reason": known.noise_reason} if known is not None and known.noise_reason is not None else {}
+    return {**extra.fallback_settings, **stored, **session.settings}.get("noise_reason") == REASON
 
 
-def _look_up(connection: Connection, session: SessionRecord, event_ids: Collection[str]) -> Cursor[DictRow]:
-    """Asks for what stands under these ids; read by `_found_rows`. Needs no answer of the statements before it."""
-    return connection.execute(
-        """
+_LOOK_UP = """
+    SELECT c.id, CASE WHEN c.revision > 0 THEN c.updated_at END AS last_time,
+           c.settings ->> 'noise_reason' AS noise_reason, m.*
+    FROM ros_conversations AS c
+    LEFT JOIN LATERAL (
         SELECT event_id, role, tool_name, tool_args, md5(said) AS digest, left(said, %s) AS head,
                md5(tool_result) AS result_digest, left(tool_result, %s) AS result_head,
                coalesce(metadata ->> 'truncated', '') = 'true' AS truncated, metadata ? 'redacted' AS redacted
         FROM ros_messages, ros_captured_content(content, metadata) AS said
-        WHERE conversation_id = (
-                  SELECT id FROM ros_conversations WHERE session_hash = md5(%s)::uuid AND agent = %s)
-          AND event_id = ANY(%s)
-        """,
-        [COMPARED, COMPARED, session.session_key, session.agent, list(event_ids)],
+        WHERE conversation_id = c.id AND event_id = ANY(%s)
+    ) AS m ON true
+    WHERE c.session_hash = md5(%s)::uuid AND c.agent = %s
+"""
+
+#: For one id the server soon keeps its plan, which costs more than the answer; with an array it plans every time.
+_LOOK_UP_ONE = _LOOK_UP.replace("= ANY(%s)", "= %s")
+
+
+def _look_up(connection: Connection, session: SessionRecord, event_ids: Collection[str]) -> Cursor[DictRow]:
+    """Asks for the conversation and for what stands in it under these ids; read by `_found`."""
+    one = len(event_ids) == 1
+    wanted = next(iter(event_ids)) if one else list(event_ids)
+    return connection.execute(
+        _LOOK_UP_ONE if one else _LOOK_UP, [COMPARED, COMPARED, wanted, session.session_key, session.agent]
     )
 
 
-def _found_rows(answer: Cursor[DictRow]) -> dict[str, Saying]:
-    return {
+def _found(answer: Cursor[DictRow]) -> tuple[_Known | None, dict[str, Saying]]:
+    """The conversation, None when there is none, and what stands in it under the ids that were asked for."""
+    rows = answer.fetchall()
+    known = _Known(rows[0]["id"], rows[0]["last_time"], rows[0]["noise_reason"]) if rows else None
+    return known, {
         row["event_id"]: Saying(
             row["role"],
             Text(row["digest"], row["head"]),
@@ -257,49 +342,36 @@ def _found_rows(answer: Cursor[DictRow]) -> dict[str, Saying]:
             truncated=row["truncated"],
             redacted=row["redacted"],
         )
-        for row in answer
+        for row in rows
+        if row["event_id"] is not None
     }
 
 
-_COPY = """
-    COPY ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args, tool_result,
-                       metadata, created_at) FROM STDIN
-"""
+def _message_values(conversation_id: UUID, session: SessionRecord, row: Row) -> dict[str, Any]:
+    """A row's values, in the order of its columns."""
+    return {
+        "id": conversation_id,
+        "event_id": row.event_id,
+        "agent": session.agent,
+        "channel": session.channel,
+        "role": row.role,
+        "content": row.content,
+        "tool_name": row.tool_name,
+        "tool_args": None if row.tool_args is None else Jsonb(row.tool_args),
+        "tool_result": row.tool_result,
+        "metadata": Jsonb(row.metadata),
+        "message_at": row.created_at,
+    }
 
-_INSERT = """
-    INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args,
-                              tool_result, metadata, created_at)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-"""
 
-
-def _insert(
-    connection: Connection, conversation_id: UUID, session: SessionRecord, rows: Collection[Row], *, copy: bool
-) -> None:
-    values = (
-        (
-            conversation_id,
-            row.event_id,
-            session.agent,
-            session.channel,
-            row.role,
-            row.content,
-            row.tool_name,
-            None if row.tool_args is None else Jsonb(row.tool_args),
-            row.tool_result,
-            Jsonb(row.metadata),
-            row.created_at,
-        )
-        for row in rows
-    )
-    with connection.cursor() as cursor:
-        if copy:
-            with cursor.copy(_COPY) as stream:
-                for value in values:
-                    stream.write_row(value)
-        else:
-            for value in values:
-                cursor.execute(_INSERT, value)
+def _insert(cursor: Cursor[DictRow], messages: Sequence[dict[str, Any]], *, copy: bool) -> None:
+    if copy:
+        with cursor.copy(_COPY) as stream:
+            for message in messages:
+                stream.write_row(tuple(message.values()))
+    else:
+        for message in messages:
+            cursor.execute(_MESSAGE, message)
 
 
 def _fill(connection: Connection, conversation_id: UUID, fills: Mapping[str, tuple[str, dict[str, Any]]]) -> None:
@@ -360,24 +432,6 @@ def _keep_whole(connection: Connection, conversation_id: UUID, rows: Mapping[str
             """,
             values,
         )
-
-
-def _touch(connection: Connection, conversation_id: UUID, plan: Plan, clock: Clock, *, finalize: bool) -> None:
-    """Counts the write, moves the conversation's last activity, reopens it on new words, and closes it last."""
-    changed = bool(plan.inserts or plan.fills)
-    times = [min(row.created_at, clock.now) for row in plan.inserts.values()]
-    latest = max([*times, *([clock.ended] if clock.ended else [])], default=None)
-    connection.execute(
-        """
-        UPDATE ros_conversations
-        SET revision = revision + %(changed)s::boolean::int,
-            updated_at = greatest(CASE WHEN revision = 0 THEN '-infinity' ELSE updated_at END,
-                                  coalesce(%(latest)s, updated_at)),
-            active = CASE WHEN %(finalize)s THEN false WHEN %(changed)s THEN true ELSE active END
-        WHERE id = %(id)s
-        """,
-        {"changed": changed, "latest": latest, "finalize": finalize, "id": conversation_id},
-    )
 
 
 def _ids(connection: Connection, conversation_id: UUID, event_ids: Sequence[str]) -> tuple[UUID, ...]:

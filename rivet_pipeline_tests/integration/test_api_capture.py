@@ -283,6 +283,12 @@ def test_only_json_is_taken(refuser: httpx.Client, media_type: str) -> None:
     assert answer.status_code == 415
 
 
+def test_a_parameter_given_twice_is_refused_before_the_body_is_looked_at(refuser: httpx.Client) -> None:
+    answer = refuser.post("/api/capture?agent=a&agent=b", json={"session_key": ""})
+    assert answer.status_code == 400
+    assert "more than once" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 def test_other_methods_are_refused(refuser: httpx.Client, method: str) -> None:
     answer = refuser.request(method, "/api/capture")

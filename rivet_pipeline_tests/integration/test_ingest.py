@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
@@ -14,8 +15,10 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.pq import TransactionStatus
 
 from rivet_pipeline.db.pool import Connection, Pool, connect
+from rivet_pipeline.transcripts import ingest
 from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, WriteResult, write_batch
 from rivet_pipeline.transcripts.ingest_rows import Extra
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord, ToolResult
@@ -51,6 +54,23 @@ def test_the_same_batch_twice_adds_nothing(connection: Connection) -> None:
     assert (second.new, second.known) == (0, 2)
     assert first.conversation_id == second.conversation_id
     assert len(rows(connection)) == 2
+
+
+@pytest.mark.parametrize("size", [1, 2, 40])
+def test_a_batch_writes_its_conversation_once(connection: Connection, size: int) -> None:
+    write(connection, message(0))
+    connection.execute(
+        """
+        CREATE FUNCTION told() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'written'; RETURN NEW; END $$;
+        CREATE TRIGGER told BEFORE UPDATE ON ros_conversations FOR EACH ROW EXECUTE FUNCTION told();
+        """
+    )
+    told: list[str | None] = []
+    connection.add_notice_handler(lambda notice: told.append(notice.message_primary))
+    write(connection, *(message(number + 1) for number in range(size)))
+    assert told == ["written"]
+    row = connection.execute("SELECT revision, updated_at FROM ros_conversations").fetchone()
+    assert row == {"revision": 2, "updated_at": NOON + timedelta(seconds=size)}
 
 
 def test_twenty_writers_leave_each_event_once_and_all_succeed(pool: Pool) -> None:
@@ -133,6 +153,43 @@ def test_a_refused_batch_leaves_nothing_and_the_connection_goes_on(connection: C
     assert [row["content"] for row in rows(connection)] == ["before"]
     assert connection.execute("SELECT session_key FROM ros_conversations").fetchall() == [{"session_key": "test:one"}]
     assert write(connection, message(1, "after")).new == 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 40])
+def test_a_failure_of_our_own_leaves_no_lock_and_no_transaction(
+    connection: Connection, database_url: str, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(ingest, "_message_values", lambda *_: {"id": object()})
+        with pytest.raises(psycopg.ProgrammingError):
+            write(connection, *(message(number) for number in range(size)))
+    assert connection.info.transaction_status is TransactionStatus.IDLE
+    with connect(database_url) as other:
+        assert other.execute("SELECT count(*) AS n FROM ros_conversations").fetchone() == {"n": 0}
+        assert write(other, message(1)).new == 1
+
+
+def test_a_writer_whose_session_ends_says_so_and_leaves_nothing(connection: Connection, pool: Pool) -> None:
+    def refused() -> None:
+        with pool.connection() as mine:
+            write(mine, message(1))
+
+    with ThreadPoolExecutor() as threads:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [SESSION.session_key])
+            writer = threads.submit(refused)
+            waits = (
+                "SELECT pg_terminate_backend(pid, 10000) AS ended FROM pg_stat_activity WHERE wait_event = 'advisory'"
+            )
+            deadline = time.monotonic() + 20
+            while connection.execute(waits).fetchone() is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        with pytest.raises(psycopg.OperationalError):
+            writer.result()
+    assert rows(connection) == []
+    with pool.connection() as mine:
+        assert write(mine, message(1)).new == 1
 
 
 def test_texts_are_capped_with_their_true_length(connection: Connection) -> None:

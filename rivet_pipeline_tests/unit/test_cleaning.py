@@ -34,6 +34,11 @@ def test_json_is_cleaned_at_any_depth() -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=())))
+def test_length_is_counted_in_utf16_units_also_of_halves_of_pairs(text: str) -> None:
+    assert utf16_units(text) == sum(2 if ord(character) > 0xFFFF else 1 for character in text)
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=())))
 def test_cleaned_text_can_be_encoded_and_is_stable(text: str) -> None:
     cleaned = clean_text(text)
     cleaned.encode("utf-8")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 
-from rivet_pipeline.api.dependencies import FromApp, Resources, json_only
+from rivet_pipeline.api.dependencies import JsonRoute, Resources, resources_of
 from rivet_pipeline.api.models import CaptureAnswer, CaptureBatch
 from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, write_batch
 from rivet_pipeline.transcripts.ingest_rows import Extra
 from rivet_pipeline.transcripts.projects import planned_settings
 from rivet_pipeline.transcripts.records import MessageRecord, SessionRecord
 
-router = APIRouter(tags=["capture"])
+router = APIRouter(tags=["capture"], route_class=JsonRoute)
 
 
-@router.post("/api/capture", summary="Store messages of one conversation", dependencies=[Depends(json_only)])
-async def capture(batch: CaptureBatch, resources: FromApp) -> CaptureAnswer:
+@router.post("/api/capture", summary="Store messages of one conversation")
+async def capture(batch: CaptureBatch, request: Request) -> CaptureAnswer:
     """Stores a batch in one transaction. Once this answers, the messages are durable and can be found by their words.
 
     A message whose `event_id` is known is skipped, so a batch may be sent again at any time; if it says something else,
@@ -24,7 +24,7 @@ async def capture(batch: CaptureBatch, resources: FromApp) -> CaptureAnswer:
     filled into its call.
     """
     # A plain function would be run in a thread by FastAPI, and so would its answer's validation: two hops, not one.
-    return await run_in_threadpool(_store, batch, resources)
+    return await run_in_threadpool(_store, batch, resources_of(request))
 
 
 def _store(batch: CaptureBatch, resources: Resources) -> CaptureAnswer:

@@ -22,8 +22,8 @@ from rivet_pipeline.errors import StoreUnavailableError
 
 Connection = psycopg.Connection[DictRow]
 
-#: A connection that was last taken so many seconds ago may have been forgotten by what stands between us and a server
-#: elsewhere; one taken since then can only have been closed, and then says so.
+#: A connection that was taken within so many seconds is not asked whether it lives while nothing has arrived on it: a
+#: server that ends it says so. Only one that vanished without a word (no power, no network) is then given out once.
 _RECENTLY = 10.0
 
 #: A transaction that waits for its own client this long is ended by the server, so that it can not block others.

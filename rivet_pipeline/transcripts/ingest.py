@@ -127,10 +127,12 @@ def write_batch(
             finalize=finalize,
         )
         messages = [_message_values(conversation_id, session, row) for row in plan.inserts.values()]
+        write = _KNOWN_CONVERSATION if known else _NEW_CONVERSATION
         if len(messages) == 1:
-            cursor.execute(_CONVERSATION_AND_MESSAGE, conversation | messages[0])
+            # What a live capture nearly always writes, as one statement.
+            cursor.execute(f"WITH conversation AS ({write}) {_MESSAGE}", conversation | messages[0])
         else:
-            cursor.execute(_CONVERSATION, conversation)
+            cursor.execute(write, conversation)
             _insert(cursor, messages, copy=not pipelined)
         _fill(connection, conversation_id, plan.fills)
         _keep_whole(connection, conversation_id, plan.wholes)
@@ -145,19 +147,26 @@ def write_batch(
 def _pipelined_transaction(cursor: Cursor[DictRow]) -> Iterator[None]:
     """A transaction whose statements go to the server together, as far as nobody asks for an answer in between.
 
-    psycopg's own `transaction()` waits for the server before and after each BEGIN and COMMIT in a pipeline.
+    psycopg's own `transaction()` waits for the server before and after each BEGIN and COMMIT in a pipeline. Raises
+    `psycopg.Error` when it was not committed.
     """
     connection = cursor.connection
     try:
         with connection.pipeline():
-            cursor.execute("BEGIN")
+            # Never prepared: behind a pooler a name could come to mean another statement.
+            cursor.execute("BEGIN", prepare=False)
             yield
             # Skipped by the server when a statement before it has failed, which leaving the pipeline then raises.
-            cursor.execute("COMMIT")
-    except BaseException:
+            cursor.execute("COMMIT", prepare=False)
+        if cursor.statusmessage != "COMMIT":
+            raise psycopg.OperationalError(f"the batch was not committed: the server answered {cursor.statusmessage!r}")
+    except BaseException as error:
         # Whoever lost the connection has nothing left to roll back.
         with suppress(psycopg.Error):
             connection.rollback()
+        # Leaving a pipeline in the middle of a statement has an error of its own, which is not what happened.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
         raise
 
 
@@ -219,27 +228,33 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-#: Makes the conversation, or merges what the session says into it, and counts the write.
-_CONVERSATION = """
+#: What a batch says about a conversation that is there, and the count of the write.
+_MERGED = """
+    -- What was redacted is not brought back by the file it came from.
+    title = CASE WHEN c.title LIKE %(redacted)s THEN c.title ELSE coalesce(%(title)s, c.title) END,
+    settings = %(fallback)s || c.settings || CASE
+        WHEN c.settings::text LIKE %(redacted)s THEN (
+            SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(%(settings)s)
+            WHERE coalesce(c.settings ->> key, '') NOT LIKE %(redacted)s)
+        ELSE %(settings)s END,
+    task_id = coalesce(%(task_id)s, c.task_id),
+    revision = c.revision + %(changed)s::boolean::int,
+    updated_at = greatest(CASE WHEN c.revision = 0 THEN '-infinity' ELSE c.updated_at END,
+                          coalesce(%(latest)s, c.updated_at)),
+    active = CASE WHEN %(finalize)s THEN false WHEN %(changed)s THEN true ELSE c.active END
+"""
+
+_NEW_CONVERSATION = f"""
     INSERT INTO ros_conversations AS c
         (id, session_key, agent, channel, title, settings, task_id, day, created_at, updated_at, revision, active)
     VALUES (%(id)s, %(session_key)s, %(agent)s, %(channel)s, coalesce(%(title)s, %(new_title)s),
             %(fallback)s || %(settings)s || %(mark)s, %(task_id)s, %(day)s, %(began)s,
             coalesce(%(latest)s, %(began)s), %(changed)s::boolean::int, NOT %(finalize)s)
-    ON CONFLICT (session_hash, agent) DO UPDATE SET
-        -- What was redacted is not brought back by the file it came from.
-        title = CASE WHEN c.title LIKE %(redacted)s THEN c.title ELSE coalesce(%(title)s, c.title) END,
-        settings = %(fallback)s || c.settings || CASE
-            WHEN c.settings::text LIKE %(redacted)s THEN (
-                SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(%(settings)s)
-                WHERE coalesce(c.settings ->> key, '') NOT LIKE %(redacted)s)
-            ELSE %(settings)s END,
-        task_id = coalesce(excluded.task_id, c.task_id),
-        revision = c.revision + excluded.revision,
-        updated_at = greatest(CASE WHEN c.revision = 0 THEN '-infinity' ELSE c.updated_at END,
-                              coalesce(%(latest)s, c.updated_at)),
-        active = CASE WHEN %(finalize)s THEN false WHEN %(changed)s THEN true ELSE c.active END
-"""
+    ON CONFLICT (session_hash, agent) DO UPDATE SET {_MERGED}
+"""  # noqa: S608
+
+#: Not an upsert: that takes a number for a new conversation each time, and numbers are few and index arrays.
+_KNOWN_CONVERSATION = f"UPDATE ros_conversations AS c SET {_MERGED} WHERE c.id = %(id)s"  # noqa: S608
 
 _MESSAGE = """
     INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args,
@@ -247,9 +262,6 @@ _MESSAGE = """
     VALUES (%(id)s, %(event_id)s, %(agent)s, %(channel)s, %(role)s, %(content)s, %(tool_name)s, %(tool_args)s,
             %(tool_result)s, %(metadata)s, %(message_at)s)
 """
-
-#: What a live capture nearly always writes, as one statement.
-_CONVERSATION_AND_MESSAGE = f"WITH conversation AS ({_CONVERSATION}) {_MESSAGE}"
 
 _COPY = """
     COPY ros_messages (conversation_id, event_id, agent, channel, role, content, tool_name, tool_args, tool_result,

@@ -18,6 +18,7 @@ import pytest
 from psycopg.pq import TransactionStatus
 
 from rivet_pipeline.db.pool import Connection, Pool, connect
+from rivet_pipeline.shipped import shipped
 from rivet_pipeline.transcripts import ingest
 from rivet_pipeline.transcripts.ingest import CAPTURE_CAP, WriteResult, write_batch
 from rivet_pipeline.transcripts.ingest_rows import Extra
@@ -54,6 +55,51 @@ def test_the_same_batch_twice_adds_nothing(connection: Connection) -> None:
     assert (second.new, second.known) == (0, 2)
     assert first.conversation_id == second.conversation_id
     assert len(rows(connection)) == 2
+
+
+@pytest.mark.parametrize("size", [1, 2, 40])
+def test_only_a_new_conversation_takes_a_number(connection: Connection, size: int) -> None:
+    for number in range(4):
+        write(connection, *(message(number * size + one) for one in range(size)))
+    write(connection, message(1), session=SessionRecord("test:two", "opus", "test"))
+    numbers = connection.execute("SELECT number FROM ros_conversations ORDER BY number").fetchall()
+    assert [row["number"] for row in numbers] == [1, 2]
+
+
+def test_numbers_that_former_versions_took_are_given_back(connection: Connection) -> None:
+    write(connection, message(1))
+    sequence = "pg_get_serial_sequence('ros_conversations', 'number')"
+    connection.execute(f"SELECT nextval({sequence}) FROM generate_series(1, 1000)")
+    connection.execute((shipped("sql") / "0027_conversation_numbers.sql").read_text(encoding="utf-8"))
+    write(connection, message(1), session=SessionRecord("test:two", "opus", "test"))
+    assert connection.execute("SELECT max(number) AS n FROM ros_conversations").fetchone() == {"n": 2}
+
+
+def test_what_the_server_calls_something_else_than_a_commit_is_no_success(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute = psycopg.Cursor.execute
+
+    def misread(cursor: Any, query: Any, *values: Any, **more: Any) -> Any:
+        return execute(cursor, "SELECT 1" if query == "COMMIT" else query, *values, **more)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", misread)
+    with pytest.raises(psycopg.OperationalError, match="not committed"):
+        write(connection, message(1))
+    monkeypatch.undo()
+    assert connection.info.transaction_status is TransactionStatus.IDLE
+    assert rows(connection) == []
+
+
+def test_statements_that_the_server_forgot_cost_one_batch(connection: Connection) -> None:
+    for number in range(12):
+        write(connection, message(number))
+    # Behind psycopg's back, which else forgets them too.
+    connection.execute("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")
+    with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+        write(connection, message(20))
+    assert write(connection, message(20)).new == 1
+    assert len(rows(connection)) == 13
 
 
 @pytest.mark.parametrize("size", [1, 2, 40])

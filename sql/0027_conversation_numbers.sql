@@ -1,0 +1,4 @@
+-- Each write to a known conversation took a number for a new one, of which there are two thousand million, and what is
+-- kept by number has room for the highest. Numbers go on behind the highest that a conversation has.
+SELECT setval(pg_get_serial_sequence('ros_conversations', 'number'), coalesce(max(number), 1), max(number) IS NOT NULL)
+FROM ros_conversations;

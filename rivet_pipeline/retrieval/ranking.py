@@ -163,7 +163,7 @@ def rank(
         # Who asks for a text as it stands wants the rows that hold it, wherever they are.
         is_exact = request.mode in ("trigram", "regex") or any(row.verbatim for row in candidates.rows)
         if request.limit > profile.spread_over and not is_exact:
-            query = None if side.query is None else request.query
+            query = None if side.query is None or request.limit <= profile.near_over else request.query
             scored = _spread(connection, query, scored, candidates, context, profile)
     best = float(context.context.max(initial=0.0))
     return [_finished(one, candidates, context, best, profile) for one in scored[: request.limit]]

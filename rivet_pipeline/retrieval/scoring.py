@@ -86,6 +86,7 @@ class Profile:
     spread_over: int = 20
     spread_from: int = 10
     spread_to: int = 10
+    near_over: int = 20
     #: Which of these come first: a place counts 1 / (this + place), the value of the literature for joining orders.
     place_from: int = 60
     #: Words near in meaning are looked for in so many conversations, in so many characters of so many rows of each; the

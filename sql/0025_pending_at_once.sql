@@ -84,10 +84,7 @@ WHERE (o.waiting >= o.batch
       SELECT 1 FROM ros_blocked_items AS b
       WHERE b.stage = o.parent_kind || '_summaries' AND b.item IN ('service', o.conversation_id::text));
 
--- The leaves of one day: whether any of them waits for the tagger or the miner.
-CREATE INDEX ros_summaries_day ON ros_summaries (day, kind);
-
--- As before, but a day may be asked for by itself, and what is found comes from the index that finds it.
+-- As before, but the day of what is found comes from the index that finds it, not from a row of the table.
 CREATE OR REPLACE VIEW ros_unmined_leaves AS
 SELECT s.id, s.seq, s.conversation_id, s.day, s.latest_at, s.text_hash,
        NOT EXISTS (SELECT 1 FROM ros_wiki_extractions AS x WHERE x.leaf_id = s.id) AS new

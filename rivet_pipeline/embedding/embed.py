@@ -366,7 +366,7 @@ def _record_service_failure(
 
 
 def _unseen(connection: Connection, days: Sequence[date] | None) -> dict[UUID, tuple[date, int]]:
-    """The conversations that this pass may finish: their day, and the revision they have before the work is selected."""
+    """The conversations that this pass may finish: day, and revision before the work is selected."""
     rows = connection.execute(
         """
         SELECT conversation_id, day, revision FROM ros_unseen_conversations

@@ -56,7 +56,11 @@ def collect_stats(connection: Connection, *, agent: str | None = None, spool: Sp
     for name, read in _figures().items():
         try:
             with connection.transaction():
-                connection.execute("SELECT set_config('statement_timeout', %s, true)", [str(FIGURE_TIMEOUT_MS)])
+                # Compiling these queries takes longer than to run them.
+                connection.execute(
+                    "SELECT set_config('statement_timeout', %s, true), set_config('jit', 'off', true)",
+                    [str(FIGURE_TIMEOUT_MS)],
+                )
                 stats.figures[name] = read(connection, agent)
         except psycopg.errors.QueryCanceled:
             stats.errors[name] = f"took longer than {FIGURE_TIMEOUT_MS / 1000:g} seconds"
@@ -262,7 +266,8 @@ def _unsummarised(connection: Connection, agent: str | None) -> dict[str, Any]:
         state: {name: found[state][name] if state in found else 0 for name in ("messages", "conversations")}
         for state in ("eligible", "active_tail", "below_floor")
     }
-    return {**counts, "oldest": _all(connection, _sql("select_oldest_due")), "at_most": at_most}
+    oldest = _all(connection, _sql("select_oldest_due")) if "eligible" in found else []
+    return {**counts, "oldest": oldest, "at_most": at_most}
 
 
 def _failures(connection: Connection, agent: str | None) -> list[dict[str, Any]]:

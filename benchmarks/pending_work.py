@@ -3,8 +3,9 @@
     python -m benchmarks.pending_work                       # 100,000 messages, in a temporary embedded server
     python -m benchmarks.pending_work --messages 1000000    # some minutes
 
-Conversations of 50 messages on 400 days, each with five leaves once it is done. States: nothing done, the older half of the
-days done and marked, half of each conversation done and none marked (as while runs are under way), everything done.
+Conversations of 50 messages on 400 days, each with five leaves once it is done. States: nothing done; the older half of
+the days done and marked; besides, half of each other conversation done, not marked (as while runs are under way);
+everything done.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ INSERT INTO ros_embeddings (model_id, owner_kind, owner_id, chunk, content_hash,
 SELECT 1, 'message', m.id, 0, m.text_hash, 0, 1, '[1,2,3,4,5,6,7,8]'
 FROM ros_messages AS m JOIN ros_conversations AS c ON c.id = m.conversation_id
 WHERE {days} AND m.event_id::int <= {part} ON CONFLICT DO NOTHING;
-INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model, pipeline_version,
-                           input_hash)
+INSERT INTO ros_summaries (conversation_id, kind, content, message_count, earliest_at, latest_at, model,
+                           pipeline_version, input_hash)
 SELECT c.id, 'leaf', 'a leaf ' || n, 10, c.created_at + n * interval '1 second', c.updated_at, 'm', 1, 'x'
 FROM ros_conversations AS c, generate_series(1, {each}, 10) AS n
 WHERE {days} AND n <= {part}

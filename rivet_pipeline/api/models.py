@@ -468,6 +468,9 @@ class HealthAnswer(_Answer):
     database: Literal["ok"]
     embeddings: EmbeddingsHealth
     pending: dict[str, int] = Field(description="Items that wait for each stage of the pipeline.")
+    pending_at_most: list[str] = Field(
+        description="The stages with so much to do that `pending` counts what they have not seen: it may be less."
+    )
     failures: FailuresHealth
     spool: SpoolHealth
     observed_at: datetime

@@ -154,7 +154,7 @@ def read_queue_status(context: dg.OpExecutionContext, store: StoreResource) -> d
         stages = read_queue(connection)
     rests = [(stage, rest) for stage in stages for rest in [*filter(None, [stage.service]), *stage.resting]]
     queue = [
-        (one.stage, one.days, one.items, one.waiting, one.given_up, one.oldest_day or "", "rests" if one.rests else "")
+        (one.stage, one.days, one.due, one.waiting, one.given_up, one.oldest_day or "", "rests" if one.rests else "")
         for one in stages
     ]
     causes = [

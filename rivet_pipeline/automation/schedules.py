@@ -16,7 +16,7 @@ from rivet_pipeline.automation.jobs import (
     tidy_tags,
 )
 from rivet_pipeline.automation.sensors import requests_for
-from rivet_pipeline.db.pending import pending_days
+from rivet_pipeline.db.pending import days_with_work
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.stages import STAGES
 
@@ -34,7 +34,7 @@ def idle_conversations(
 ) -> list[dg.RunRequest] | dg.SkipReason:
     """Requests runs for what time alone made due."""
     with connect(store.url, application_name="rivet-schedule") as connection:
-        pending = [item for item in pending_days(connection) if item.timed]
+        pending = [day for day in days_with_work(connection) if day.timed]
     requests = requests_for(context.instance, pending, reason=IDLE, now=context.scheduled_execution_time)
     return requests or dg.SkipReason("no conversation fell idle")
 

@@ -30,7 +30,7 @@ from rivet_pipeline.automation.instance import (
     tagged_failures,
 )
 from rivet_pipeline.automation.plan import PlannedRun, must_wait, plan_runs
-from rivet_pipeline.db.pending import PendingDay, pending_days
+from rivet_pipeline.db.pending import WorkDay, days_with_work
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.db.stale import StaleDay, stale_days
 from rivet_pipeline.embedding.embed import announce_model
@@ -85,7 +85,7 @@ def run_request(run: PlannedRun, *, reason: str) -> dg.RunRequest:
 
 
 def requests_for(
-    instance: dg.DagsterInstance, pending: list[PendingDay], *, reason: str, now: datetime
+    instance: dg.DagsterInstance, pending: list[WorkDay], *, reason: str, now: datetime
 ) -> list[dg.RunRequest]:
     """The run requests that cover the pending days and that no live run covers already."""
     planned = plan_runs(
@@ -118,7 +118,7 @@ def pending_work(
         announce_model(connection, models.embedder)
         _announce_models(connection, models)
         _announce_tagger(connection, models)
-        pending = _due_now(pending_days(connection))
+        pending = _due_now(days_with_work(connection))
         busy = bool(pending)
         lexicon_due = is_due(connection, busy=busy) or vector_pieces_due(connection, busy=busy)
         wiki_due = not pending and wiki_is_due(connection)
@@ -133,7 +133,7 @@ def pending_work(
     return dg.SensorResult(run_requests=requests)
 
 
-def _due_now(pending: list[PendingDay]) -> list[PendingDay]:
+def _due_now(pending: list[WorkDay]) -> list[WorkDay]:
     """What new rows made due, and on the days of new messages also what time did: an import may be long idle."""
     new = {item.day for item in pending if item.stage == "messages"}
     return [item for item in pending if not item.timed or item.day in new]

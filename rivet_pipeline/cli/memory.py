@@ -171,9 +171,9 @@ def _print_queue(stages: list[StageQueue], zone: ZoneInfo) -> None:
     for column in ("stage", "days", "due", "resting", "given up", "oldest day", ""):
         table.add_column(column, justify="left" if column in left else "right")
     for stage in stages:
-        figures = (stage.days, stage.items, stage.waiting, stage.given_up)
+        rests = (f"{figure:,}" for figure in (stage.waiting, stage.given_up))
         note = "the whole stage rests" if stage.rests else ""
-        table.add_row(stage.stage, *(f"{figure:,}" for figure in figures), str(stage.oldest_day or ""), note)
+        table.add_row(stage.stage, f"{stage.days:,}", stage.due, *rests, str(stage.oldest_day or ""), note)
     out.print(table)
     for stage in stages:
         for rest in [*([stage.service] if stage.service else []), *stage.resting]:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -37,7 +37,7 @@ from rivet_pipeline.cli.spool import said
 from rivet_pipeline.client import CaptureClient, Replayed
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.ledger import try_services_again, waiting_failures
-from rivet_pipeline.db.pending import PendingDay, pending_days
+from rivet_pipeline.db.pending import PendingDay, amount, pending_days
 from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.db.store import dagster_url, embedded_server, prepare, prepare_dagster, stop_unless_used, store_url
 from rivet_pipeline.errors import RivetError, StoreUnavailableError
@@ -371,6 +371,7 @@ def _work_off(url: str, watch: _Watch, console: Console) -> None:
     told = Progress()
     with Live(console=console, refresh_per_second=4, transient=True) as live:
         while True:
+            asked = time.monotonic()
             try:
                 with connect(url, application_name="rivet-up") as connection:
                     pending = pending_days(connection)
@@ -380,6 +381,7 @@ def _work_off(url: str, watch: _Watch, console: Console) -> None:
                 watch.tend()
                 time.sleep(1.0)
                 continue
+            took = time.monotonic() - asked
             live.update(_progress(pending, most))
             line = told.line(pending, time.monotonic())
             if line is not None and not console.is_terminal:
@@ -387,7 +389,8 @@ def _work_off(url: str, watch: _Watch, console: Console) -> None:
             if not waiting:
                 break
             watch.tend()
-            time.sleep(0.5)
+            # Whoever works it off needs the store more than we do.
+            time.sleep(max(0.5, 4 * took))
     done = ", ".join(f"{stage} {most[stage]}" for stage in STAGES if most.get(stage))
     console.print(f"Nothing is pending{f' (worked off: {done})' if done else ''}.")
     if resting:
@@ -408,8 +411,12 @@ def _progress(pending: list[PendingDay], most: dict[str, int]) -> Table:
         most[stage] = max(most.get(stage, 0), left)
         done = 0 if not most[stage] else round(20 * (1 - left / most[stage]))
         bar = "█" * done + "·" * (20 - done) if most[stage] else ""
-        table.add_row(stage, str(len({item.day for item in items})), str(left), bar)
+        table.add_row(stage, str(len({item.day for item in items})), _left(items), bar)
     return table
+
+
+def _left(items: Sequence[PendingDay]) -> str:
+    return amount(sum(item.items for item in items), at_most=any(item.at_most for item in items))
 
 
 class Progress:
@@ -437,7 +444,7 @@ class Progress:
 
 def _progress_line(pending: list[PendingDay]) -> str:
     parts = [
-        f"{stage} {sum(item.items for item in pending if item.stage == stage)}"
+        f"{stage} {_left([item for item in pending if item.stage == stage])}"
         for stage in STAGES
         if any(item.stage == stage for item in pending)
     ]

@@ -5,11 +5,13 @@ Each function returns a figure and, where it helps, the rows at fault. Read only
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal
 
+from rivet_pipeline.db.pending import pending_days
 from rivet_pipeline.db.pool import Connection
 
 #: Below this share of identifiers found in its sources a summary deserves a look (design: grounding).
@@ -49,15 +51,17 @@ def _finding(connection: Connection, counts: str, examples: str, parameters: dic
 
 
 def overdue_items(connection: Connection, stage: str) -> Finding:
-    """Items of a stage that are due and not done, by day; `examined` counts the days with such items."""
-    return _finding(
-        connection,
-        "SELECT coalesce(sum(items), 0)::bigint AS at_fault, count(DISTINCT day) AS examined "
-        "FROM ros_pending_days WHERE stage = %(stage)s",
-        "SELECT day, sum(items)::bigint AS items FROM ros_pending_days WHERE stage = %(stage)s "
-        "GROUP BY day ORDER BY day LIMIT 10",
-        {"stage": stage},
-    )
+    """Items of a stage that are due and not done, by day; `examined` counts the days with such items.
+
+    The figure `at_most` is there when there are so many that fewer may be left.
+    """
+    found = pending_days(connection, stages=[stage])
+    days: Counter[date] = Counter()
+    for item in found:
+        days[item.day] += item.items
+    oldest = [{"day": day, "items": items} for day, items in sorted(days.items())[:10]]
+    at_most = days.total() if any(item.at_most for item in found) else None
+    return Finding(days.total(), len(days), oldest, {"at_most": at_most})
 
 
 def failing_items(connection: Connection, stage: str) -> Finding:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rivet_pipeline.db.ledger import SERVICE
-from rivet_pipeline.db.pending import PendingDay, pending_days
+from rivet_pipeline.db.pending import PendingDay, amount, pending_days
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.stages import STAGES
@@ -55,7 +55,8 @@ class Rest:
 class StageQueue:
     """One stage: what is due, what of it only time made due, and what has failed and is not done.
 
-    `items` are due now: none of them rests or was given up. `service`: why the whole stage rests.
+    `items` are due now: none of them rests or was given up; `at_most`: they may be fewer. `service`: why the whole
+    stage rests.
     """
 
     stage: str
@@ -65,6 +66,12 @@ class StageQueue:
     oldest_day: date | None
     service: Rest | None
     resting: list[Rest]
+    at_most: bool = False
+
+    @property
+    def due(self) -> str:
+        """The items in words."""
+        return amount(self.items, at_most=self.at_most)
 
     @property
     def waiting(self) -> int:
@@ -114,6 +121,7 @@ def _stage(stage: str, work: list[PendingDay], rests: list[tuple[bool, Rest]]) -
         oldest_day=min((item.day for item in work), default=None),
         service=next((rest for is_service, rest in rests if is_service), None),
         resting=[rest for is_service, rest in rests if not is_service],
+        at_most=any(item.at_most for item in work),
     )
 
 

@@ -164,12 +164,19 @@ def _run(
         owners = _select_work(reader, plan, model, days)
         try:
             with index_kept(reader, model, owners):
-                stopped = _Pass(pool, reader, embedder, plan, model, report, size, batch).drain(owners)
+
+                def finished(before: date) -> None:
+                    done = {one: revision for one, (day, revision) in unseen.items() if day < before}
+                    for one in done:
+                        del unseen[one]
+                    _mark_finished(reader, model, done)
+
+                stopped = _Pass(pool, reader, embedder, plan, model, report, size, batch, finished).drain(owners)
         finally:
             reader.execute("DROP TABLE ros_embedding_work")
         _refresh_statistics(reader, report.rows)
         if not stopped:
-            _mark_finished(reader, model, unseen)
+            _mark_finished(reader, model, {one: revision for one, (_, revision) in unseen.items()})
         promote_filling_model(reader)
     return report
 
@@ -186,10 +193,14 @@ class _Pass:
     report: StageReport
     size: int
     batch: int
+    #: Told when everything of the days before one is written.
+    finished: Callable[[date], None]
 
     def drain(self, owners: int) -> bool:
         """Works through the selected owners. Returns whether the service stopped it."""
         pending: deque[Future[None]] = deque()
+        days: deque[date] = deque()
+        latest = date.min
         stopped = False
         with ThreadPoolExecutor(1, thread_name_prefix="embedding-writer") as writer:
             for after in range(0, owners, PAGE):
@@ -201,8 +212,13 @@ class _Pass:
                     pending.append(writer.submit(self._stop, error, day))
                     stopped = True
                     break
+                days.append(page[-1].day if page else date.min)
                 if len(pending) > 2:
                     pending.popleft().result()
+                    day = days.popleft()
+                    if day > latest:
+                        latest = day
+                        self.finished(day)
             for written in pending:
                 written.result()
         return stopped
@@ -349,16 +365,16 @@ def _record_service_failure(
     report.days[day].failures += 1
 
 
-def _unseen(connection: Connection, days: Sequence[date] | None) -> dict[UUID, int]:
-    """The conversations that this pass may finish, with the revision they have before the work is selected."""
+def _unseen(connection: Connection, days: Sequence[date] | None) -> dict[UUID, tuple[date, int]]:
+    """The conversations that this pass may finish: day, and revision before the work is selected."""
     rows = connection.execute(
         """
-        SELECT conversation_id, revision FROM ros_unseen_conversations
+        SELECT conversation_id, day, revision FROM ros_unseen_conversations
         WHERE stage = 'message_embeddings' AND (%(days)s::date[] IS NULL OR day = ANY(%(days)s::date[]))
         """,
         {"days": None if days is None else list(days)},
     ).fetchall()
-    return {row["conversation_id"]: row["revision"] for row in rows}
+    return {row["conversation_id"]: (row["day"], row["revision"]) for row in rows}
 
 
 def _select_work(connection: Connection, plan: _Plan, model: RegisteredModel, days: Sequence[date] | None) -> int:

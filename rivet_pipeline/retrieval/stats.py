@@ -2,23 +2,25 @@
 
 Each figure is read by itself: one that fails, or takes too long, is named in `errors` and costs no other. None walks
 over the messages: their counts are kept as they are written (`ros_message_counts`), the rest comes from indexes, and
-what is counted only up to a bound says so. What is pending is read from the pending views, which sensors and workers
-read too.
+what is counted only up to a bound says so. What is pending is read where sensors and workers read it too
+(`db/pending.py`), once for all figures.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import datetime
+from functools import cache
+from pathlib import Path
 from typing import Any, LiteralString
-from uuid import UUID
 
 import psycopg
 
+from rivet_pipeline.db.pending import COUNTED, PendingDay, pending_days
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.lexicon import pending_lexicon
 from rivet_pipeline.retrieval.types import Stats
+from rivet_pipeline.stages import STAGES, Stage
 from rivet_pipeline.transcripts.spool import Spool, SpoolStatus
 
 _log = logging.getLogger(__name__)
@@ -28,9 +30,6 @@ LEXICON_ALERT = 50_000
 
 #: The longest that one figure may take, in milliseconds; then it is given up and named.
 FIGURE_TIMEOUT_MS = 10_000
-
-#: Waiting rows are counted up to here; a store that is being filled has any number of them.
-MOST_WAITING = 100_000
 
 #: Leaves, newest first, that are looked at for a missing source; the asset check looks at all.
 ORPHANS_EXAMINED = 2_000
@@ -42,6 +41,10 @@ _KINDS = ("leaf", "branch", "root")
 
 _Figure = Callable[[Connection, str | None], Any]
 
+_Vectors = Callable[[Connection], list[PendingDay]]
+
+_VECTOR_STAGES: tuple[Stage, ...] = ("message_embeddings", "summary_embeddings")
+
 
 def collect_stats(connection: Connection, *, agent: str | None = None, spool: Spool | None = None) -> Stats:
     """Reads every figure; `agent` narrows totals, roles and recent conversations, the rest is of the whole store.
@@ -50,10 +53,14 @@ def collect_stats(connection: Connection, *, agent: str | None = None, spool: Sp
     Raises only when the connection itself is gone. Times are UTC; the shape of each figure stands at its function.
     """
     stats = Stats()
-    for name, read in _FIGURES.items():
+    for name, read in _figures().items():
         try:
             with connection.transaction():
-                connection.execute("SELECT set_config('statement_timeout', %s, true)", [str(FIGURE_TIMEOUT_MS)])
+                # Compiling these queries takes longer than to run them.
+                connection.execute(
+                    "SELECT set_config('statement_timeout', %s, true), set_config('jit', 'off', true)",
+                    [str(FIGURE_TIMEOUT_MS)],
+                )
                 stats.figures[name] = read(connection, agent)
         except psycopg.errors.QueryCanceled:
             stats.errors[name] = f"took longer than {FIGURE_TIMEOUT_MS / 1000:g} seconds"
@@ -88,9 +95,14 @@ def _one(connection: Connection, query: LiteralString, **values: Any) -> dict[st
     return row or {}
 
 
-def _all(connection: Connection, query: LiteralString, **values: Any) -> list[dict[str, Any]]:
+def _all(connection: Connection, query: str, **values: Any) -> list[dict[str, Any]]:
     # Never prepared: a plan for any agent would be none for no agent.
     return connection.execute(query, values or None, prepare=False).fetchall()
+
+
+@cache
+def _sql(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.sql").read_text(encoding="utf-8")
 
 
 def _totals(connection: Connection, agent: str | None) -> dict[str, Any]:
@@ -213,59 +225,49 @@ def _embeddings(connection: Connection, agent: str | None) -> dict[str, Any]:
     }
 
 
-def _pending_embeddings(connection: Connection, agent: str | None) -> dict[str, Any]:
-    """messages, summaries: rows that wait for a vector of the filling model, counted up to `MOST_WAITING`.
+def _waiting_vectors(connection: Connection) -> list[PendingDay]:
+    return pending_days(connection, stages=_VECTOR_STAGES)
 
-    capped says that there are more.
-    """
-    row = _one(
-        connection,
-        """SELECT (SELECT count(*) FROM (SELECT 1 FROM ros_pending_message_embeddings LIMIT %(most)s) AS m) AS messages,
-                  (SELECT count(*) FROM (SELECT 1 FROM ros_pending_summary_embeddings LIMIT %(most)s) AS s) AS summaries
-        """,
-        most=MOST_WAITING + 1,
-    )
-    counts = {name: min(MOST_WAITING, row[name]) for name in ("messages", "summaries")}
-    return {**counts, "capped": max(row["messages"], row["summaries"]) > MOST_WAITING}
+
+def _pending_embeddings(connection: Connection, vectors: _Vectors) -> dict[str, Any]:
+    """messages, summaries: rows that wait for a vector of the filling model; at_most: they may be fewer."""
+    found = vectors(connection)
+    messages, summaries = (sum(day.items for day in found if day.stage == stage) for stage in _VECTOR_STAGES)
+    return {"messages": messages, "summaries": summaries, "at_most": any(day.at_most for day in found)}
+
+
+def _pending_days(connection: Connection, vectors: _Vectors) -> dict[str, dict[str, Any]]:
+    """By stage with work: days, items, oldest (a date), at_most (the items may be fewer)."""
+    found = vectors(connection) + pending_days(connection, stages=[one for one in STAGES if one not in _VECTOR_STAGES])
+    return {
+        stage: {
+            "days": len({day.day for day in work}),
+            "items": sum(day.items for day in work),
+            "oldest": min(day.day for day in work),
+            "at_most": any(day.at_most for day in work),
+        }
+        for stage in sorted({day.stage for day in found})
+        if (work := [day for day in found if day.stage == stage])
+    }
 
 
 def _unsummarised(connection: Connection, agent: str | None) -> dict[str, Any]:
-    """eligible, active_tail and below_floor, each {messages, conversations}; oldest: the five longest due."""
-    rows = _all(
-        connection,
-        """WITH waiting AS MATERIALIZED (SELECT * FROM ros_unsummarised)
-           SELECT CASE WHEN w.due IS NOT NULL THEN 'eligible' WHEN w.waiting >= r.leaf_stale_min THEN 'active_tail'
-                       ELSE 'below_floor' END AS state,
-                  count(*) AS conversations, sum(w.waiting)::bigint AS messages,
-                  (array_agg(jsonb_build_object('conversation_id', w.conversation_id, 'waiting', w.waiting,
-                                                'due', w.due, 'updated_at', w.updated_at)
-                             ORDER BY w.updated_at, w.conversation_id))[1:5] AS oldest
-           FROM waiting AS w CROSS JOIN ros_batch_rules() AS r GROUP BY state""",
-    )
+    """eligible, active_tail and below_floor, each {messages, conversations}; oldest: the five longest due.
+
+    at_most: there is so much that the figures are of conversations with new messages and all that these hold, in a leaf
+    or not; it may be less.
+    """
+    rows = _all(connection, _sql("count_unseen"))
+    at_most = sum(row["messages"] for row in rows) > COUNTED
+    if not at_most:
+        rows = _all(connection, _sql("count_unsummarised"))
     found = {row["state"]: row for row in rows}
     counts: dict[str, Any] = {
         state: {name: found[state][name] if state in found else 0 for name in ("messages", "conversations")}
         for state in ("eligible", "active_tail", "below_floor")
     }
-    oldest = found["eligible"]["oldest"] if "eligible" in found else []
-    return {**counts, "oldest": [_due(row) for row in oldest]}
-
-
-def _due(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {
-        "conversation_id": UUID(row["conversation_id"]),
-        "updated_at": datetime.fromisoformat(row["updated_at"]),
-    }
-
-
-def _pending_days(connection: Connection, agent: str | None) -> dict[str, dict[str, Any]]:
-    """By stage with work: days, items, oldest (a date)."""
-    rows = _all(
-        connection,
-        """SELECT stage, count(*) AS days, sum(items)::bigint AS items, min(day) AS oldest
-           FROM ros_pending_days GROUP BY stage ORDER BY stage""",
-    )
-    return {row["stage"]: {"days": row["days"], "items": row["items"], "oldest": row["oldest"]} for row in rows}
+    oldest = _all(connection, _sql("select_oldest_due")) if "eligible" in found else []
+    return {**counts, "oldest": oldest, "at_most": at_most}
 
 
 def _failures(connection: Connection, agent: str | None) -> list[dict[str, Any]]:
@@ -367,24 +369,27 @@ def recent_conversations(connection: Connection, agent: str | None = None) -> li
     )
 
 
-_FIGURES: dict[str, _Figure] = {
-    "totals": _totals,
-    "failures": _failures,
-    "pending_days": _pending_days,
-    "pending_embeddings": _pending_embeddings,
-    "unsummarised": _unsummarised,
-    "stale_summaries": _stale_summaries,
-    "tags": _tags,
-    "lexicon": _lexicon,
-    "by_agent": _by_agent,
-    "by_role": _by_role,
-    "conversations": _conversations,
-    "summaries": _summaries,
-    "embeddings": _embeddings,
-    "freshness": _freshness,
-    "top_tools": _top_tools,
-    "recent_sessions": recent_conversations,
-}
+def _figures() -> dict[str, _Figure]:
+    """Every figure, in the order of the answer, for one collection."""
+    vectors = cache(_waiting_vectors)
+    return {
+        "totals": _totals,
+        "failures": _failures,
+        "pending_days": lambda connection, agent: _pending_days(connection, vectors),
+        "pending_embeddings": lambda connection, agent: _pending_embeddings(connection, vectors),
+        "unsummarised": _unsummarised,
+        "stale_summaries": _stale_summaries,
+        "tags": _tags,
+        "lexicon": _lexicon,
+        "by_agent": _by_agent,
+        "by_role": _by_role,
+        "conversations": _conversations,
+        "summaries": _summaries,
+        "embeddings": _embeddings,
+        "freshness": _freshness,
+        "top_tools": _top_tools,
+        "recent_sessions": recent_conversations,
+    }
 
 
 def _alerts(stats: Stats) -> list[str]:

@@ -26,12 +26,13 @@ _WAITS = "(due IS NULL OR ros_is_blocked('leaf_summaries', 'service'))"
 class StageState:
     """One stage on one day: items that are due, that wait for time to pass, and that fail.
 
-    Items are messages, summaries or conversations, as the stage counts.
+    Items are messages, summaries or conversations, as the stage counts; `at_most`: the due ones may be fewer.
     """
 
     pending: int = 0
     waiting: int = 0
     failing: int = 0
+    at_most: bool = False
 
     @property
     def state(self) -> str:
@@ -121,7 +122,9 @@ def read_days(connection: Connection, first: date, last: date, *, agent: str | N
 def _add_stages(connection: Connection, days: dict[date, TimelineDay]) -> None:
     for item in pending_days(connection):
         if item.day in days:
-            _stage(days[item.day], item.stage).pending += item.items
+            state = _stage(days[item.day], item.stage)
+            state.pending += item.items
+            state.at_most |= item.at_most
     asked = [list(days)]
     for row in connection.execute(
         "SELECT stage, day, count(*) AS n FROM ros_failures WHERE day = ANY(%s) GROUP BY stage, day", asked

@@ -123,13 +123,22 @@ def _pass(pool: Pool, kind: Kind, days: Sequence[date] | None, summarizer: Summa
     with pool.connection() as connection:
         work = Work(connection, kind, summarizer, version)
         rules = read_rules(connection)
+        last = None
         for due in due_conversations(connection, kind, days):
+            if kind == "leaf" and last not in (None, due.day):
+                # Whoever asks what is pending meanwhile need not look at what this pass has done.
+                _mark_seen(connection, [last])
+            last = due.day
             with try_lock(connection, work.stage, due.conversation_id) as mine:
                 if mine and not work.conversation(due.conversation_id, due.day, rules):
                     break
         if kind == "leaf":
-            connection.execute(
-                (Path(__file__).parent / "mark_seen.sql").read_text(encoding="utf-8"),
-                {"days": list(days) if days is not None else None},
-            )
+            _mark_seen(connection, days)
         return work.report
+
+
+def _mark_seen(connection: Connection, days: Sequence[date] | None) -> None:
+    connection.execute(
+        (Path(__file__).parent / "mark_seen.sql").read_text(encoding="utf-8"),
+        {"days": list(days) if days is not None else None},
+    )

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from rivet_pipeline.db.pool import Connection, Pool
-from rivet_pipeline.embedding import registry
+from rivet_pipeline.embedding import embed, registry
 from rivet_pipeline.embedding.embed import embed_messages, embed_summaries
 from rivet_pipeline.embedding.registry import promote_filling_model, register_model
 from rivet_pipeline.models.embedder import PROBE, HttpEmbedder, WordLlamaEmbedder
@@ -182,6 +182,24 @@ def test_a_vector_one_number_short_leaves_only_its_text_without(
     assert marked(connection) == 0
     assert rows(connection, "SELECT DISTINCT day FROM ros_failures") == [{"day": JUNE}]
     assert conversation is not None
+
+
+def test_a_day_that_is_done_is_marked_while_the_pass_goes_on(
+    connection: Connection, pool: Pool, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(texts: list[str]) -> Answer | None:
+        return Answer(503, {"error": "busy"}) if any("the last" in text for text in texts) else None
+
+    monkeypatch.setattr(embed, "PAGE", 1)
+    _, embedder = serve(fault)
+    first, second = converse(connection, "a", ["one"]), converse(connection, "b", ["two", "three"])
+    converse(connection, "c", ["four", "five", "six", "seven", "the last"], JULY)
+    assert embed_messages(pool, embedder, days=None).rows == 7
+    # The service stopped the pass in July; nobody need look at June again.
+    assert {row["conversation_id"] for row in rows(connection, "SELECT conversation_id FROM ros_stage_marks")} == {
+        first,
+        second,
+    }
 
 
 def test_a_poisoned_text_does_not_stop_its_neighbours_and_is_given_up(

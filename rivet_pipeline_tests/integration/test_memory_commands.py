@@ -80,6 +80,7 @@ def test_the_queue_shows_what_waits_and_why_the_rest_rests(run: Run, connection:
         "oldest_day": "2026-03-02",
         "service": None,
         "resting": [],
+        "at_most": False,
     }
     assert stages["message_embeddings"]["service"]["next_attempt_at"].endswith("Z")
     assert stages["leaf_summaries"]["resting"][0]["given_up"] == 1

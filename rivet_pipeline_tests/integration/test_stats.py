@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from rivet_pipeline.api.answers import stats_answer
+from rivet_pipeline.db import pending
 from rivet_pipeline.db.pool import Connection, Pool, connect
 from rivet_pipeline.retrieval import stats as stats_module
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
@@ -54,7 +55,7 @@ def test_figures(connection: Connection) -> None:
     assert figures["top_tools"] == {"Bash": 1}
     assert figures["embeddings"]["serving"] == "hash"
     assert figures["embeddings"]["coverage"] == 4 / 14
-    assert figures["pending_embeddings"] == {"messages": 10, "summaries": 1, "capped": False}
+    assert figures["pending_embeddings"] == {"messages": 10, "summaries": 1, "at_most": False}
     assert figures["unsummarised"]["eligible"] == {"messages": 10, "conversations": 1}
     assert figures["unsummarised"]["active_tail"] == {"messages": 3, "conversations": 1}
     assert figures["unsummarised"]["below_floor"] == {"messages": 1, "conversations": 1}
@@ -203,11 +204,48 @@ def test_waiting_rows_beyond_the_bound_are_not_counted_one_by_one(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register_model(connection)
-    monkeypatch.setattr(stats_module, "MOST_WAITING", 3)
-    conversation = add_conversation(connection)
-    for number in range(4):
-        add_message(connection, str(number), conversation=conversation)
-    assert collect_stats(connection).figures["pending_embeddings"] == {"messages": 3, "summaries": 0, "capped": True}
+    first, second = add_conversation(connection), add_conversation(connection)
+    for number in range(12):
+        add_message(connection, str(number), conversation=first, embed=number < 5)
+        add_message(connection, str(number), conversation=second, embed=True)
+    add_summary(connection, "of the first ten", conversation=first)
+    exact = collect_stats(connection).figures
+    assert exact["pending_embeddings"] == {"messages": 7, "summaries": 1, "at_most": False}
+    assert exact["pending_days"]["message_embeddings"] | {"oldest": None} == {
+        "days": 1, "items": 7, "oldest": None, "at_most": False
+    }  # fmt: skip
+    assert exact["unsummarised"]["at_most"] is False
+    monkeypatch.setattr(pending, "COUNTED", 5)
+    monkeypatch.setattr(stats_module, "COUNTED", 5)
+    figures = collect_stats(connection).figures
+    # What the conversations hold that are not seen, not what of them waits.
+    assert figures["pending_embeddings"] == {"messages": 24, "summaries": 1, "at_most": True}
+    assert figures["pending_days"]["message_embeddings"] | {"oldest": None} == {
+        "days": 1, "items": 24, "oldest": None, "at_most": True
+    }  # fmt: skip
+    assert figures["unsummarised"] == exact["unsummarised"] | {"at_most": True}
+    assert [row["conversation_id"] for row in figures["unsummarised"]["oldest"]] == sorted([first, second])
+
+
+def test_the_oldest_due_are_those_that_wait(connection: Connection) -> None:
+    ages = {}
+    for days, messages in ((9, 0), (8, 1), (7, 2), (6, 12), (5, 5), (4.5, 3), (4.2, 2), (4.1, 9)):
+        conversation = add_conversation(connection)
+        for number in range(messages):
+            add_message(connection, str(number), conversation=conversation)
+        connection.execute(
+            "UPDATE ros_conversations SET updated_at = now() - make_interval(hours => %s) WHERE id = %s",
+            [round(days * 24), conversation],
+        )
+        ages[days] = conversation
+    oldest = collect_stats(connection).figures["unsummarised"]["oldest"]
+    assert [(row["conversation_id"], row["waiting"], row["due"]) for row in oldest] == [
+        (ages[7], 2, "stale"),
+        (ages[6], 12, "full"),
+        (ages[5], 5, "idle"),
+        (ages[4.5], 3, "stale"),
+        (ages[4.2], 2, "stale"),
+    ]
 
 
 def test_no_figure_walks_over_the_messages_or_the_vectors(connection: Connection) -> None:
@@ -218,14 +256,18 @@ def test_no_figure_walks_over_the_messages_or_the_vectors(connection: Connection
     class Explained:
         """The connection, with the plan of every statement that is asked of it."""
 
-        def execute(self, query: str, values: dict[str, Any] | None = None, **options: Any) -> Any:
-            rows = connection.execute(b"EXPLAIN " + query.encode(), values, prepare=False).fetchall()
+        def execute(self, query: str | bytes, values: dict[str, Any] | None = None, **options: Any) -> Any:
+            query = query if isinstance(query, bytes) else query.encode()
+            rows = connection.execute(b"EXPLAIN " + query, values, prepare=False).fetchall()
             plans.extend(row["QUERY PLAN"] for row in rows)
-            return connection.execute(query.encode(), values, **options)
+            return connection.execute(query, values, **options)
+
+        def transaction(self) -> Any:
+            return connection.transaction()
 
     # A small table is walked over whatever indexes it has, unless that is forbidden.
     connection.execute("SET enable_seqscan = off")
-    for read in stats_module._FIGURES.values():
+    for read in stats_module._figures().values():
         read(cast(Connection, Explained()), None)
     walked = [line for line in plans if re.search(r"Seq Scan on ros_(?:messages|embeddings|summaries)\b", line)]
     assert len(plans) > 100
@@ -236,8 +278,8 @@ def test_a_defect_in_a_figure_costs_that_figure(connection: Connection, monkeypa
     def broken(connection: Connection, agent: str | None) -> Any:
         raise ValueError("out of range")
 
-    monkeypatch.setitem(stats_module._FIGURES, "unsummarised", broken)
+    monkeypatch.setattr(stats_module, "_unsummarised", broken)
     stats = collect_stats(connection)
     assert list(stats.errors) == ["unsummarised"]
     assert "an internal error (ValueError)" in stats.alerts[0]
-    assert set(stats.figures) == set(stats_module._FIGURES) - {"unsummarised"}
+    assert set(stats.figures) == set(stats_module._figures()) - {"unsummarised"}

@@ -124,6 +124,20 @@ def test_when_leaves_are_made(
     assert pending(connection) == []
 
 
+def test_a_day_that_is_done_is_marked_before_the_next_one_begins(connection: Connection, pool: Pool) -> None:
+    for number, day in enumerate((date(2026, 3, 1), date(2026, 3, 1), date(2026, 3, 2))):
+        talk(connection, 10, rest=IDLE, session=f"s{number}", day=day)
+    marks = []
+
+    class Watching(Counting):
+        def summarize(self, request: SummaryRequest) -> SummaryDraft:
+            marks.extend(rows(connection, "SELECT count(*) FROM ros_stage_marks WHERE stage = 'leaf_summaries'"))
+            return super().summarize(request)
+
+    assert summarize_leaves(pool, days=None, summarizer=Watching()).rows == 3
+    assert marks == [0, 0, 2]
+
+
 @pytest.mark.parametrize(
     ("count", "leaves", "branches"), [(4, [], 0), (5, [5], 0), (17, [10, 7], 0), (47, [10, 10, 10, 10, 7], 1)]
 )

@@ -29,6 +29,11 @@ def test_the_first_state_and_every_stage_that_is_done_are_told_at_once() -> None
     assert told.line([], 104.0) == "Pending: the lexicon"
 
 
+def test_what_is_too_much_to_count_is_told_as_such() -> None:
+    much = PendingDay("message_embeddings", DAY, 1_047_351, timed=False, at_most=True)
+    assert Progress().line([much], 100.0) == "Pending: message_embeddings at most 1,047,351"
+
+
 def test_what_lasts_is_told_every_fifteen_seconds_if_it_has_changed() -> None:
     told = Progress()
     lines = [told.line(pending(vectors=600 - second), float(second)) for second in range(61)]

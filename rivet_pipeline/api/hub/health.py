@@ -25,12 +25,13 @@ router = APIRouter(prefix=ROOT, route_class=HubRoute, include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What one stage has to do. `oldest` is a day."""
+    """What one stage has to do. `oldest` is a day; `at_most`: it may be less."""
 
     name: str
     items: int
     days: int
     oldest: str
+    at_most: bool
 
 
 def queues(stats: Stats) -> list[Queue]:
@@ -42,6 +43,7 @@ def queues(stats: Stats) -> list[Queue]:
             pending[stage]["items"] if stage in pending else 0,
             pending[stage]["days"] if stage in pending else 0,
             pending[stage]["oldest"].isoformat() if stage in pending else "",
+            pending[stage]["at_most"] if stage in pending else False,
         )
         for stage in STAGES
     ]

@@ -37,8 +37,9 @@ def health(_: Annotated[NoQuery, Query()], resources: FromApp) -> HealthAnswer:
     Pending work is no fault. A database that can not be reached is answered with 503.
     """
     with resources.connection() as connection:
+        found = pending_days(connection)
         pending: dict[str, int] = dict.fromkeys(STAGES, 0)
-        for item in pending_days(connection):
+        for item in found:
             pending[item.stage] += item.items
         failures = FailuresHealth(**failure_counts(connection))
     embeddings = resources.probe.look()
@@ -49,6 +50,7 @@ def health(_: Annotated[NoQuery, Query()], resources: FromApp) -> HealthAnswer:
         database="ok",
         embeddings=embeddings,
         pending=pending,
+        pending_at_most=sorted({item.stage for item in found if item.at_most}),
         failures=failures,
         spool=SpoolHealth(depth=spool.depth, oldest_seconds=spool.oldest_seconds, dead=spool.dead),
         observed_at=datetime.now(UTC),

@@ -28,7 +28,7 @@ from rivet_pipeline.retrieval.features import Features, SemanticSide, fetch, rea
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, filter_values, number_array, statement
 from rivet_pipeline.retrieval.lexical import TextScores
 from rivet_pipeline.retrieval.query_dates import Period, shares_of_time
-from rivet_pipeline.retrieval.scoring import Profile
+from rivet_pipeline.retrieval.scoring import Near, Profile
 from rivet_pipeline.retrieval.standing import Conversation, best_first
 from rivet_pipeline.retrieval.types import Key, ScoreParts, SearchRequest, unsigned
 
@@ -163,8 +163,9 @@ def rank(
         # Who asks for a text as it stands wants the rows that hold it, wherever they are.
         is_exact = request.mode in ("trigram", "regex") or any(row.verbatim for row in candidates.rows)
         if request.limit > profile.spread_over and not is_exact:
-            query = None if side.query is None or request.limit <= profile.near_over else request.query
-            scored = _spread(connection, query, scored, candidates, context, profile)
+            query = None if side.query is None else request.query
+            near = profile.near_short if request.limit <= profile.near_short_list else profile.near_long
+            scored = _spread(connection, query, scored, candidates, context, near, profile)
     best = float(context.context.max(initial=0.0))
     return [_finished(one, candidates, context, best, profile) for one in scored[: request.limit]]
 
@@ -383,6 +384,7 @@ def _spread(
     scored: list[_Place],
     candidates: _Candidates,
     context: _Context,
+    near: Near,
     profile: Profile,
 ) -> list[_Place]:
     """A long list with the best rows of further conversations where it would go on with those that it has.
@@ -401,7 +403,7 @@ def _spread(
     wanted = max(0, profile.spread_to - len(seen))
     first: list[_Place] = []
     if wanted and further:
-        order = best_first(connection, query, _known(further, candidates, context), profile)
+        order = best_first(connection, query, _known(further, candidates, context), near, profile)
         names = list(further)
         first = [further.pop(names[place]) for place in order[:wanted]]
     result = list(head)

@@ -39,6 +39,16 @@ _MACHINERY = frozenset({"injected", "notice"})
 STUB_CHARACTERS = 40
 
 
+class Near(NamedTuple):
+    """Where words near in meaning are looked for: in so many conversations, and in so many of the best rows of each."""
+
+    conversations: int
+    rows: int
+
+
+NEAR_SHORT, NEAR_LONG = Near(conversations=10, rows=3), Near(conversations=20, rows=5)
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """Every constant of ranking, in one place. Weights are the seeds' formula and add up to 1."""
@@ -83,16 +93,16 @@ class Profile:
     crowd_least: float = 0.3
     #: A list of more rows than the first number keeps so many as the second says and goes on with the best row of other
     #: conversations, as far as those are known, until it has the third number of conversations.
-    spread_over: int = 20
+    spread_over: int = 10
     spread_from: int = 10
     spread_to: int = 10
-    near_over: int = 20
     #: Which of these come first: a place counts 1 / (this + place), the value of the literature for joining orders.
     place_from: int = 60
-    #: Words near in meaning are looked for in so many conversations, in so many characters of so many rows of each; the
-    #: cosine from which one word is near another.
-    near_conversations: int = 20
-    near_rows: int = 5
+    #: Where words near in meaning are looked for, for a list of at most so many rows and for a longer one; in how many
+    #: characters of each row; the cosine from which one word is near another.
+    near_short_list: int = 20
+    near_short: Near = NEAR_SHORT
+    near_long: Near = NEAR_LONG
     near_characters: int = 300
     near_from: float = 0.25
     #: A summary below what it was made from (or the other way round) keeps this share.

@@ -20,7 +20,7 @@ from rivet_pipeline.models.embedder import WordLlamaEmbedder
 from rivet_pipeline.models.protocols import Vectors
 from rivet_pipeline.retrieval.filters import number_array, statement
 from rivet_pipeline.retrieval.query_vectors import word_weights
-from rivet_pipeline.retrieval.scoring import PROFILE, Profile
+from rivet_pipeline.retrieval.scoring import PROFILE, Near, Profile
 
 #: A figure for each of some conversations.
 Floats = NDArray[np.float64]
@@ -82,25 +82,30 @@ _VECTORS = WordVectors()
 
 
 def best_first(
-    connection: Connection, query: str | None, conversations: Sequence[Conversation], profile: Profile = PROFILE
+    connection: Connection,
+    query: str | None,
+    conversations: Sequence[Conversation],
+    near: Near,
+    profile: Profile = PROFILE,
 ) -> list[int]:
     """The places of the conversations in `conversations`, the best first.
 
-    `query` is None when no words near in meaning are to be looked for. They are looked for in some conversations only,
-    those that are the best without.
+    `query` is None when no words near in meaning are to be looked for. They are looked for in some conversations only
+    (`near`), those that are the best without.
     """
     known = [
         np.array([getattr(one, name) for one in conversations], dtype=np.float64)
         for name in ("words", "nearest", "named")
     ]
     order = np.argsort(-_joined(known[:2], known[2], profile), kind="stable").tolist()
-    some, others = order[: profile.near_conversations], order[profile.near_conversations :]
+    some, others = order[: near.conversations], order[near.conversations :]
     if query is not None and len(some) > 1:
-        near = _near_in_meaning(connection, query, [conversations[place].rows for place in some], profile)
-        if near is not None:
+        rows = [conversations[place].rows[: near.rows] for place in some]
+        figures = _near_in_meaning(connection, query, rows, profile)
+        if figures is not None:
             words, nearest, named = (values[some] for values in known)
             some = [
-                some[place] for place in np.argsort(-_joined([words, nearest, near], named, profile), kind="stable")
+                some[place] for place in np.argsort(-_joined([words, nearest, figures], named, profile), kind="stable")
             ]
     return [*some, *others]
 
@@ -123,13 +128,12 @@ def places(figures: Floats) -> Floats:
 
 
 def _near_in_meaning(
-    connection: Connection, query: str, conversations: Sequence[Sequence[int]], profile: Profile
+    connection: Connection, query: str, rows: Sequence[Sequence[int]], profile: Profile
 ) -> Floats | None:
-    """`score_near` of the best rows of some conversations; None when no word of the query tells anything."""
+    """`score_near` of some rows of each of some conversations; None when no word of the query tells anything."""
     weights = {word.lower(): weight for word, weight in word_weights(connection, query) if weight}
     if not weights:
         return None
-    rows = [keys[: profile.near_rows] for keys in conversations]
     values = {
         "characters": profile.near_characters,
         "messages": number_array(key for keys in rows for key in keys if key > 0),

@@ -251,8 +251,10 @@ def test_a_long_list_shows_further_conversations_after_its_first_rows(connection
     assert len({hit.conversation_id for hit in hits[:10]}) == 3
     assert len({hit.conversation_id for hit in hits[:17]}) == 10
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    short = find(connection, "kestrel", limit=20).hits
-    assert ids(short[:10]) == ids(hits[:10])
+    default = find(connection, "kestrel", limit=20).hits
+    assert ids(default[:10]) == ids(hits[:10])
+    assert len({hit.conversation_id for hit in default}) == 10
+    short = find(connection, "kestrel", limit=10).hits
     assert len({hit.conversation_id for hit in short}) == 3
     assert any(hit.parts.diversity < 1 for hit in hits[17:])
 

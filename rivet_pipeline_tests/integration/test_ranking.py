@@ -238,7 +238,7 @@ def test_a_date_at_which_nothing_was_said_changes_no_score(connection: Connectio
 def test_a_long_list_shows_further_conversations_after_its_first_rows(connection: Connection) -> None:
     for _ in range(3):
         loud = add_conversation(connection)
-        for number in range(30):
+        for number in range(20):
             add_message(connection, f"kestrel number {number} over the kestrel field", conversation=loud, age_days=1)
     for _ in range(9):
         add_message(

@@ -42,7 +42,7 @@ _MOST_IMPORTANT = max(scoring.IMPORTANCE.values())
 
 #: Rows that are scored, at least, and for each row of the list: others must be there to take the place of rows that
 #: repeat some, and a short list should be the beginning of a longer one.
-_SCORED, _SCORED_EACH = 60, 3
+_SCORED, _SCORED_EACH = 60, 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -373,7 +373,7 @@ _USER_TYPES: tuple[tuple[tuple[_Clue, ...], MemoryType], ...] = (
 
 _LITERAL = re.compile(
     r"""\w[./\\:_@#]+\w        # a path, a file name, an address, a symbol
-      | (?<!\w)[./~]*/\w       # a path that begins with a sign
+      | (?<![\w./~])[./~]*/\w       # a path that begins with a sign
       | \w_\w|__\w+
       | ^\s*\d{3,}\s*$
       | \d+(?:\.\d+){1,}

@@ -316,7 +316,9 @@ def _search(
     reason = None if hits else _why_nothing(request, side)
     if words is None:
         return SearchResponse(request.query, hits, side.degraded, reason)
-    unmatched = _why_unmatched(request) if hits and not any(score > 0 for score in texts.scores.values()) else None
+    # A row that is there for its words, be they beyond what is indexed of it, is none of those that meaning brought.
+    by_meaning = hits and texts.scores.keys() <= set(extra) and not any(score > 0 for score in texts.scores.values())
+    unmatched = _why_unmatched(request) if by_meaning else None
     return SearchResponse(request.query, hits, side.degraded, reason, words.partial, words.behind, unmatched)
 
 
@@ -364,7 +366,9 @@ def _why_unmatched(request: SearchRequest) -> str:
 
 
 def _where(request: SearchRequest) -> str:
-    return "nothing within these filters" if _within(request) else "no message or summary"
+    if _within(request):
+        return "nothing within these filters"
+    return {"messages": "no message", "summaries": "no summary"}.get(request.scope, "no message or summary")
 
 
 def _why_no_words(query: str) -> str:

@@ -63,9 +63,9 @@ def make_snippet(query: str, text: str, *, limit: int = SNIPPET_CHARACTERS, line
     best = _best_start(_fold(text), _stems(query), limit)
     # Of what stands near the end of a text, as much as there is room for.
     start = min(best, len(text) - limit + 2)
-    end = min(len(text), start + limit - 2)
     if start > 0:
-        start = _begin(text, start, best + limit // 6)
+        start = _begin(text, start, start + limit // 6)
+    end = min(len(text), start + limit - 2)
     if end < len(text):
         space = re.search(r"\s\S*$", text[end - 20 : end])
         end -= 20 - space.start() if space else 0
@@ -96,9 +96,9 @@ def shorten(text: str, limit: int) -> str:
 def snippet_around(text: str, start: int, end: int, *, limit: int = SNIPPET_CHARACTERS) -> str:
     """A part of at most `limit` characters on one line, a third of it before what stands from `start` to `end`."""
     first = max(0, min(start - limit // 3, len(text) - limit + 2))
-    last = min(len(text), max(first + limit - 2, 0))
     if first > 0:
-        first = _begin(text, first, start)
+        first = _begin(text, first, min(start, first + limit // 6))
+    last = min(len(text), max(first + limit - 2, 0))
     if last < len(text) and (space := re.search(r"\s\S*\Z", text[max(end, last - 20) : last])):
         last = max(end, last - 20) + space.start()
     body = " ".join(text[first:last].split())

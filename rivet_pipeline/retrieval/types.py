@@ -24,7 +24,7 @@ _UNSAID = frozenset({"thinking", "injected", "notice", "summary"})
 
 def manner(kind: object) -> str:
     """What stands behind the speaker of a message that was not said, ` (thinking)`; nothing for what was."""
-    return f" ({kind})" if kind in _UNSAID else ""
+    return f" ({kind})" if isinstance(kind, str) and kind in _UNSAID else ""
 
 
 def signed(key: Key) -> int:

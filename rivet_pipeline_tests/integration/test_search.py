@@ -148,6 +148,8 @@ def test_hits_that_hold_no_word_of_the_query_are_told_apart(connection: Connecti
     assert str(response.unmatched).startswith("no message or summary holds any of the query's words; ")
     within = find(connection, "quantum lattice", embedded=True, agent="claude")
     assert str(within.unmatched).startswith("nothing within these filters holds any of the query's words; ")
+    messages = find(connection, "quantum lattice", embedded=True, scope="messages")
+    assert str(messages.unmatched).startswith("no message holds any of the query's words; ")
     assert find(connection, "quantum lattice", embedded=True, mode="vector").unmatched is None
     assert find(connection, "harbour lattice", embedded=True).unmatched is None
     nothing = find(connection, "quantum lattice")

@@ -127,6 +127,15 @@ def test_a_part_may_keep_its_lines() -> None:
     assert make_snippet("lighthouse", "two\n  lines\n", limit=120, lines=True) == "two\n  lines"
 
 
+def test_a_line_that_begins_late_costs_a_snippet_no_room() -> None:
+    words = "".join(f"word{number} " for number in range(180))
+    for text in (f"{words}\nUse kestrel.", f"{words}\n{words} kestrel {words}"):
+        place = text.index("kestrel")
+        for shown in (make_snippet("kestrel", text), snippet_around(text, place, place + 7)):
+            assert "kestrel" in shown
+            assert SNIPPET_CHARACTERS * 3 // 4 < len(shown) <= SNIPPET_CHARACTERS
+
+
 def test_a_snippet_of_the_end_of_a_text_uses_its_room() -> None:
     text = "".join(f"word{number} " for number in range(200)) + "the lighthouse keeper"
     shown = make_snippet("lighthouse keeper", text)

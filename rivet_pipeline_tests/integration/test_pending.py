@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 from rivet_pipeline.db import pending
 from rivet_pipeline.db.pending import days_with_work, pending_days
 from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.transcripts import days as transcript_days
 
 _FINISHED = """
 INSERT INTO ros_conversations (session_key, agent, day, revision, updated_at)
@@ -399,3 +400,18 @@ _PARENTS = {"branch_summaries", "root_summaries"}
 
 def _stage_days(work: Iterable[tuple[str, date, bool]]) -> set[tuple[str, date]]:
     return {(stage, day) for stage, day, _ in work}
+
+
+def test_days_are_marked_in_the_same_order_by_every_worker(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identities = [UUID(int=number) for number in range(9, 0, -1)]
+    for identity in identities:
+        connection.execute(
+            "INSERT INTO ros_conversations (id, session_key, agent, day, revision) VALUES (%s, %s, 'opus', %s, 1)",
+            [identity, str(identity), date(2026, 1, 1)],
+        )
+    made: list[UUID] = []
+    monkeypatch.setattr(transcript_days, "mark_seen", lambda *_, conversation_id, **__: made.append(conversation_id))
+    transcript_days.observe_days(connection, [date(2026, 1, 1)])
+    assert made == sorted(identities)

@@ -469,7 +469,7 @@ class HealthAnswer(_Answer):
     embeddings: EmbeddingsHealth
     pending: dict[str, int] = Field(description="Items that wait for each stage of the pipeline.")
     pending_at_most: list[str] = Field(
-        description="The stages with so much to do that `pending` counts what they have not seen: it may be less."
+        description="The stages with so much to do that `pending` has what they have not seen: it may be less, or none."
     )
     failures: FailuresHealth
     spool: SpoolHealth

@@ -10,6 +10,7 @@ import dagster as dg
 
 from rivet_pipeline.assets.markdown import code, table
 from rivet_pipeline.assets.resources import StoreResource
+from rivet_pipeline.db.pending import amount
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.db.quality import (
     COVERAGE_FLOOR,
@@ -80,7 +81,7 @@ def _result(finding: Finding, key: dg.AssetCheckKey, severity: dg.AssetCheckSeve
         check_name=key.name,
         severity=severity,
         metadata={
-            "at_fault": finding.at_fault,
+            "at_fault": amount(finding.at_fault, at_most=True) if finding.at_most else finding.at_fault,
             "examined": finding.examined,
             **{name: value for name, value in finding.figures.items() if value is not None},
             "examples": dg.MetadataValue.md(table(header, rows) if rows else "None."),

@@ -10,6 +10,7 @@ from rivet_pipeline.assets.markdown import code, table
 from rivet_pipeline.assets.resources import StoreResource
 from rivet_pipeline.automation.plan import JOB_STAGES
 from rivet_pipeline.db.event_log import trim_event_log
+from rivet_pipeline.db.pending import amount
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.queue import ALL_STAGES, held_back, next_try
 from rivet_pipeline.db.queue import queue_status as read_queue
@@ -149,7 +150,7 @@ _FAILURES = ("items", "stage", "cause", "due again", "resting", "given up", "nex
 
 @dg.op(description="Reads what is due, what rests and what was given up by stage, and why. Changes nothing.")
 def read_queue_status(context: dg.OpExecutionContext, store: StoreResource) -> dg.Output[int]:
-    """Shows the queue of every stage; the output counts what is due."""
+    """Shows the queue of every stage; the output counts what is due (see `StageQueue.at_most`)."""
     with connect(store.url, application_name="rivet-run") as connection:
         stages = read_queue(connection)
     rests = [(stage, rest) for stage in stages for rest in [*filter(None, [stage.service]), *stage.resting]]
@@ -170,10 +171,11 @@ def read_queue_status(context: dg.OpExecutionContext, store: StoreResource) -> d
         )
         for stage, rest in rests
     ]
+    due, at_most = sum(stage.items for stage in stages), any(stage.at_most for stage in stages)
     return dg.Output(
-        sum(stage.items for stage in stages),
+        due,
         metadata={
-            "due": sum(stage.items for stage in stages),
+            "due": amount(due, at_most=True) if at_most else due,
             "resting": sum(stage.waiting for stage in stages),
             "given_up": sum(stage.given_up for stage in stages),
             "queue": dg.MetadataValue.md(

@@ -15,7 +15,7 @@ from rivet_pipeline.cli.options import Agent, AsJson, not_blank
 from rivet_pipeline.cli.output import console, local_time, one_line, print_json
 from rivet_pipeline.db.pool import connect
 from rivet_pipeline.db.store import open_store
-from rivet_pipeline.retrieval.stats import collect_stats
+from rivet_pipeline.retrieval.stats import collect_stats, told
 from rivet_pipeline.retrieval.types import Stats
 from rivet_pipeline.settings import get_settings
 from rivet_pipeline.transcripts.spool import Spool
@@ -44,7 +44,7 @@ def _print(stats: Stats, zone: ZoneInfo) -> None:
         out.print()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in stats.figures.items():
-        lines = _sessions(value, zone) if name == "recent_sessions" else _lines(value, zone)
+        lines = _sessions(value, zone) if name == "recent_sessions" else _lines(told(name, value), zone)
         table.add_row(Text(_words(name), style="bold"), Text("\n".join(lines) or "none"))
     out.print(table)
 

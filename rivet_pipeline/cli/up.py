@@ -59,6 +59,9 @@ _READY_SECONDS = 180.0
 #: How long nothing is said of the work while no stage is done.
 _QUIET_SECONDS = 15.0
 
+#: And so long at most before what was started is looked after again.
+_LONGEST_PAUSE = 5.0
+
 
 class _StopRequested(Exception):  # noqa: N818 - a request, not an error
     """Ctrl-C or SIGTERM."""
@@ -367,7 +370,7 @@ class _Watch:
 
 def _work_off(url: str, watch: _Watch, console: Console) -> None:
     """Shows what is pending until nothing is. Dagster does the work; this only looks."""
-    most: dict[str, int] = {}
+    most: dict[str, tuple[int, bool]] = {}
     told = Progress()
     with Live(console=console, refresh_per_second=4, transient=True) as live:
         while True:
@@ -390,27 +393,39 @@ def _work_off(url: str, watch: _Watch, console: Console) -> None:
                 break
             watch.tend()
             # Whoever works it off needs the store more than we do.
-            time.sleep(max(0.5, 4 * took))
-    done = ", ".join(f"{stage} {most[stage]}" for stage in STAGES if most.get(stage))
-    console.print(f"Nothing is pending{f' (worked off: {done})' if done else ''}.")
+            time.sleep(_pause(took))
+    console.print(_worked_off(most))
     if resting:
         console.print(f"{resting} items rest after failures and are tried again later; `rivet stats` shows why.")
+
+
+def _pause(took: float) -> float:
+    """How long to wait after a look of so many seconds. What we started is to be tended every few seconds."""
+    return min(max(0.5, 4 * took), _LONGEST_PAUSE)
+
+
+def _worked_off(most: Mapping[str, tuple[int, bool]]) -> str:
+    """What is said at the end, by the most that each stage had to do, and whether that is a bound."""
+    done = ", ".join(f"{stage} {amount(most[stage][0], at_most=most[stage][1])}" for stage in STAGES if stage in most)
+    return f"Nothing is pending{f' (worked off: {done})' if done else ''}."
 
 
 def _is_waiting(connection: Connection, pending: list[PendingDay]) -> bool:
     return any(not item.timed for item in pending) or is_due(connection) or vector_pieces_due(connection)
 
 
-def _progress(pending: list[PendingDay], most: dict[str, int]) -> Table:
+def _progress(pending: list[PendingDay], most: dict[str, tuple[int, bool]]) -> Table:
+    """The table of what is left. Keeps in `most` the largest amount of each stage, and whether that is a bound."""
     table = Table(title="Dagster is materialising what is pending", title_justify="left", box=None)
     for column in ("stage", "days", "items left", ""):
         table.add_column(column)
     for stage in STAGES:
         items = [item for item in pending if item.stage == stage]
         left = sum(item.items for item in items)
-        most[stage] = max(most.get(stage, 0), left)
-        done = 0 if not most[stage] else round(20 * (1 - left / most[stage]))
-        bar = "█" * done + "·" * (20 - done) if most[stage] else ""
+        if left > most.get(stage, (0, False))[0]:
+            most[stage] = (left, any(item.at_most for item in items))
+        done = round(20 * (1 - left / most[stage][0])) if stage in most else 0
+        bar = "█" * done + "·" * (20 - done) if stage in most else ""
         table.add_row(stage, str(len({item.day for item in items})), _left(items), bar)
     return table
 

@@ -41,7 +41,7 @@ class WorkDay:
 class PendingDay:
     """The same with its items: messages, summaries or conversations, as the stage counts.
 
-    `at_most`: they may be fewer, but there is one at least.
+    `at_most`: they may be fewer, but there is one at least; of branches and roots there may be none.
     """
 
     stage: Stage
@@ -150,7 +150,8 @@ def pending_days(connection: Connection, *, stages: Collection[str] = STAGES) ->
     """The days with work of some stages, by stage and day, and how much; a day may be given in parts.
 
     Exactly as much as `ros_pending_days` says, while a stage has no more than a bound (`COUNTED`). Beyond it the days
-    are exact and the items `at_most`; and branches and roots are left out on days with leaves to make.
+    are exact and the items `at_most`. Branches and roots on days with leaves to make are then `at_most` as many as have
+    children enough, whether or not they still wait for these leaves: none may be due.
     """
     found: list[PendingDay] = []
     with connection.transaction():
@@ -166,9 +167,24 @@ def pending_days(connection: Connection, *, stages: Collection[str] = STAGES) ->
                 rows = [row | {"items": max(1, most[row["day"]])} for row in _days(connection, part)]
                 busy += _busy(part, rows)
             found += [PendingDay(row["stage"], row["day"], row["items"], row["timed"], at_most) for row in rows]
+        if busy:
+            found += _parents_at_most(connection, busy)
     return sorted(
         (day for day in found if day.stage in stages), key=lambda day: (day.stage, day.day, day.timed, day.items)
     )
+
+
+def _parents_at_most(connection: Connection, busy: list[date]) -> list[PendingDay]:
+    rows = connection.execute(
+        """
+        SELECT w.parent_kind || '_summaries' AS stage, c.day, count(*) AS items
+        FROM ros_waiting_children AS w JOIN ros_conversations AS c ON c.id = w.conversation_id
+        WHERE c.day = ANY(%s) GROUP BY w.parent_kind, c.day
+        """,
+        [busy],
+        prepare=False,
+    ).fetchall()
+    return [PendingDay(row["stage"], row["day"], row["items"], timed=False, at_most=True) for row in rows]
 
 
 def _plan_for_this(connection: Connection) -> None:

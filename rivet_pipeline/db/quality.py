@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal
 
-from rivet_pipeline.db.pending import pending_days
+from rivet_pipeline.db.pending import amount, pending_days
 from rivet_pipeline.db.pool import Connection
 
 #: Below this share of identifiers found in its sources a summary deserves a look (design: grounding).
@@ -24,13 +24,14 @@ COVERAGE_FLOOR = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How many rows are at fault, out of how many, and a few of them."""
+    """How many rows are at fault, out of how many, and a few of them. `at_most`: those at fault may be fewer."""
 
     at_fault: int
     examined: int
     examples: list[dict[str, Any]] = field(default_factory=list)
     #: More figures about all that was examined, None where there is nothing to tell.
     figures: dict[str, float | int | None] = field(default_factory=dict)
+    at_most: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +54,18 @@ def _finding(connection: Connection, counts: str, examples: str, parameters: dic
 def overdue_items(connection: Connection, stage: str) -> Finding:
     """Items of a stage that are due and not done, by day; `examined` counts the days with such items.
 
-    The figure `at_most` is there when there are so many that fewer may be left.
+    Where there are too many to count, `at_most` is set and the examples say so.
     """
     found = pending_days(connection, stages=[stage])
     days: Counter[date] = Counter()
     for item in found:
         days[item.day] += item.items
-    oldest = [{"day": day, "items": items} for day, items in sorted(days.items())[:10]]
-    at_most = days.total() if any(item.at_most for item in found) else None
-    return Finding(days.total(), len(days), oldest, {"at_most": at_most})
+    bounds = {item.day for item in found if item.at_most}
+    oldest = [
+        {"day": day, "items": amount(items, at_most=True) if day in bounds else items}
+        for day, items in sorted(days.items())[:10]
+    ]
+    return Finding(days.total(), len(days), oldest, at_most=bool(bounds))
 
 
 def failing_items(connection: Connection, stage: str) -> Finding:

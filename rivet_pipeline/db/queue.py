@@ -55,14 +55,14 @@ class Rest:
 class StageQueue:
     """One stage: what is due, what of it only time made due, and what has failed and is not done.
 
-    `items` are due now: none of them rests or was given up; `at_most`: they may be fewer. `service`: why the whole
-    stage rests.
+    `items` are due now: none of them rests or was given up; `at_most`: they may be fewer, and `timed_items` is None,
+    because the two are not told apart then. `service`: why the whole stage rests.
     """
 
     stage: str
     days: int
     items: int
-    timed_items: int
+    timed_items: int | None
     oldest_day: date | None
     service: Rest | None
     resting: list[Rest]
@@ -113,15 +113,16 @@ def queue_status(connection: Connection) -> list[StageQueue]:
 
 
 def _stage(stage: str, work: list[PendingDay], rests: list[tuple[bool, Rest]]) -> StageQueue:
+    at_most = any(item.at_most for item in work)
     return StageQueue(
         stage,
         days=len({item.day for item in work}),
         items=sum(item.items for item in work),
-        timed_items=sum(item.items for item in work if item.timed),
+        timed_items=None if at_most else sum(item.items for item in work if item.timed),
         oldest_day=min((item.day for item in work), default=None),
         service=next((rest for is_service, rest in rests if is_service), None),
         resting=[rest for is_service, rest in rests if not is_service],
-        at_most=any(item.at_most for item in work),
+        at_most=at_most,
     )
 
 

@@ -167,9 +167,9 @@ def _run(
 
                 def finished(before: date) -> None:
                     done = {one: revision for one, (day, revision) in unseen.items() if day < before}
-                    for one in done:
+                    # What can not be marked now may be at the end of the pass.
+                    for one in _mark_finished(reader, model, done):
                         del unseen[one]
-                    _mark_finished(reader, model, done)
 
                 stopped = _Pass(pool, reader, embedder, plan, model, report, size, batch, finished).drain(owners)
         finally:
@@ -397,9 +397,10 @@ def _refresh_statistics(connection: Connection, written: int) -> None:
         connection.execute("ANALYZE ros_embeddings")
 
 
-def _mark_finished(connection: Connection, model: RegisteredModel, unseen: dict[UUID, int]) -> None:
+def _mark_finished(connection: Connection, model: RegisteredModel, unseen: dict[UUID, int]) -> list[UUID]:
+    """Marks those of the conversations in which nothing is left to do; returns them."""
     if not unseen:
-        return
+        return []
     with connection.transaction():
         # Another model's registration waits, so that it does not clear the marks before these are made.
         connection.execute("SELECT FROM ros_embedding_models WHERE id = %s AND filling FOR SHARE", [model.id])
@@ -414,6 +415,7 @@ def _mark_finished(connection: Connection, model: RegisteredModel, unseen: dict[
                 conversation_id=row["conversation_id"],
                 revision=row["revision"],
             )
+    return [row["conversation_id"] for row in rows]
 
 
 @cache

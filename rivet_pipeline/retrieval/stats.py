@@ -9,14 +9,14 @@ what is counted only up to a bound says so. What is pending is read where sensor
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
 
-from rivet_pipeline.db.pending import COUNTED, PendingDay, pending_days
+from rivet_pipeline.db.pending import PendingDay, amount, pending_days
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.lexicon import pending_lexicon
 from rivet_pipeline.retrieval.types import Stats
@@ -28,8 +28,16 @@ _log = logging.getLogger(__name__)
 #: So many rows may wait for the lexicon before that is worth an alert: BM25's figures hardly move below.
 LEXICON_ALERT = 50_000
 
-#: The longest that one figure may take, in milliseconds; then it is given up and named.
+#: The longest that one statement of a figure may take, in milliseconds; then the figure is given up and named. Most
+#: figures are one to three statements, `pending_days` some fifteen.
 FIGURE_TIMEOUT_MS = 10_000
+
+#: So many messages of conversations with new ones are looked at to tell which of them wait for a leaf, at five
+#: microseconds each: more than most stores take in during the four days for which a short end waits.
+LOOKED_AT = 20_000
+
+#: The figures with bounds, which they name in `at_most`.
+_WITH_BOUNDS = frozenset({"pending_days", "pending_embeddings", "unsummarised"})
 
 #: Leaves, newest first, that are looked at for a missing source; the asset check looks at all.
 ORPHANS_EXAMINED = 2_000
@@ -78,6 +86,26 @@ def collect_stats(connection: Connection, *, agent: str | None = None, spool: Sp
         stats.figures["spool"] = _spool(status)
         stats.alerts += status.complaints
     return stats
+
+
+def told(name: str, figure: Any) -> Any:
+    """A figure for a person: what it names in `at_most` says so itself."""
+    if name not in _WITH_BOUNDS:
+        return figure
+    if name == "pending_days":
+        return {stage: _told(entry) for stage, entry in figure.items()}
+    return _told(figure)
+
+
+def _told(entry: Mapping[str, Any]) -> dict[str, Any]:
+    bounds = entry["at_most"]
+    return {key: _bound(value) if key in bounds else value for key, value in entry.items() if key != "at_most"}
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _bound(one) for key, one in value.items()}
+    return amount(value, at_most=True)
 
 
 def _spool(status: SpoolStatus) -> dict[str, Any]:
@@ -230,21 +258,28 @@ def _waiting_vectors(connection: Connection) -> list[PendingDay]:
 
 
 def _pending_embeddings(connection: Connection, vectors: _Vectors) -> dict[str, Any]:
-    """messages, summaries: rows that wait for a vector of the filling model; at_most: they may be fewer."""
+    """messages, summaries: rows that wait for a vector of the filling model; at_most: which of these may be fewer."""
     found = vectors(connection)
     messages, summaries = (sum(day.items for day in found if day.stage == stage) for stage in _VECTOR_STAGES)
-    return {"messages": messages, "summaries": summaries, "at_most": any(day.at_most for day in found)}
+    at_most = {day.stage for day in found if day.at_most}
+    return {
+        "messages": messages,
+        "summaries": summaries,
+        "at_most": [
+            name for name, stage in zip(("messages", "summaries"), _VECTOR_STAGES, strict=True) if stage in at_most
+        ],
+    }
 
 
 def _pending_days(connection: Connection, vectors: _Vectors) -> dict[str, dict[str, Any]]:
-    """By stage with work: days, items, oldest (a date), at_most (the items may be fewer)."""
+    """By stage with work: days, items, oldest (a date); at_most is ["items"] where they may be fewer."""
     found = vectors(connection) + pending_days(connection, stages=[one for one in STAGES if one not in _VECTOR_STAGES])
     return {
         stage: {
             "days": len({day.day for day in work}),
             "items": sum(day.items for day in work),
             "oldest": min(day.day for day in work),
-            "at_most": any(day.at_most for day in work),
+            "at_most": ["items"] if any(day.at_most for day in work) else [],
         }
         for stage in sorted({day.stage for day in found})
         if (work := [day for day in found if day.stage == stage])
@@ -252,22 +287,32 @@ def _pending_days(connection: Connection, vectors: _Vectors) -> dict[str, dict[s
 
 
 def _unsummarised(connection: Connection, agent: str | None) -> dict[str, Any]:
-    """eligible, active_tail and below_floor, each {messages, conversations}; oldest: the five longest due.
+    """total, eligible, active_tail and below_floor, each {messages, conversations}; oldest: the five longest due.
 
-    at_most: there is so much that the figures are of conversations with new messages and all that these hold, in a leaf
-    or not; it may be less.
+    Where there is too much to look at each message there are total and oldest only, and at_most is ["total"].
     """
-    rows = _all(connection, _sql("count_unseen"))
-    at_most = sum(row["messages"] for row in rows) > COUNTED
-    if not at_most:
-        rows = _all(connection, _sql("count_unsummarised"))
-    found = {row["state"]: row for row in rows}
-    counts: dict[str, Any] = {
-        state: {name: found[state][name] if state in found else 0 for name in ("messages", "conversations")}
+    held = _one(
+        connection,
+        """SELECT coalesce(sum(k.messages), 0)::bigint AS n
+           FROM ros_unseen_conversations AS c JOIN ros_message_counts AS k ON k.conversation_id = c.conversation_id
+           WHERE c.stage = 'leaf_summaries' AND NOT c.noise""",
+    )["n"]
+    names = ("messages", "conversations")
+    if held > LOOKED_AT:
+        total = _one(connection, _sql("count_unseen"))
+        oldest = _all(connection, _sql("select_oldest_due"))
+        return {"total": {name: total[name] for name in names}, "oldest": oldest, "at_most": ["total"]}
+    found = {row["state"]: row for row in _all(connection, _sql("count_unsummarised"))}
+    counts = {
+        state: {name: found[state][name] if state in found else 0 for name in names}
         for state in ("eligible", "active_tail", "below_floor")
     }
-    oldest = _all(connection, _sql("select_oldest_due")) if "eligible" in found else []
-    return {**counts, "oldest": oldest, "at_most": at_most}
+    return {
+        "total": {name: sum(row[name] for row in counts.values()) for name in names},
+        **counts,
+        "oldest": _all(connection, _sql("select_oldest_due")) if "eligible" in found else [],
+        "at_most": [],
+    }
 
 
 def _failures(connection: Connection, agent: str | None) -> list[dict[str, Any]]:

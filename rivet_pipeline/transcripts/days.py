@@ -30,7 +30,11 @@ def observe_days(connection: Connection, days: Sequence[date]) -> tuple[dict[dat
     """
     began = time.perf_counter()
     unseen = connection.execute(
-        "SELECT conversation_id, revision FROM ros_unseen_conversations WHERE stage = 'messages' AND day = ANY(%s)",
+        # Always in the same order, so that two workers can not deadlock on each other's marks.
+        """
+        SELECT conversation_id, revision FROM ros_unseen_conversations
+        WHERE stage = 'messages' AND day = ANY(%s) ORDER BY conversation_id
+        """,
         [list(days)],
     ).fetchall()
     rows = connection.execute(

@@ -9,6 +9,7 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
+from rivet_pipeline.db import pending
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.stages import STAGES
 from rivet_pipeline.summaries import compact
@@ -297,6 +298,17 @@ def queue(pipeline: Pipeline) -> dict[str, str]:
     shown = {name: str(value.value) for name, value in output.step_output_data.metadata.items()}
     assert str(ran.output_for_node("read_queue_status")) == shown["due"]
     return shown
+
+
+def test_a_queue_that_is_too_long_to_count_is_shown_as_such(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture(pipeline.connection, "test:long", count=10)
+    monkeypatch.setattr(pending, "COUNTED", 0)
+    ran = pipeline.defs.resolve_job_def("queue_status").execute_in_process(instance=pipeline.instance)
+    (output,) = (event for event in ran.all_node_events if event.event_type_value == "STEP_OUTPUT")
+    due = str(output.step_output_data.metadata["due"].value)
+    assert due == f"at most {ran.output_for_node('read_queue_status')}"
 
 
 def test_a_job_shows_the_queue_of_every_stage_and_why_it_rests(pipeline: Pipeline) -> None:

@@ -15,7 +15,7 @@ import pytest
 from rivet_pipeline.db.pool import Connection, Pool
 from rivet_pipeline.embedding import embed, registry
 from rivet_pipeline.embedding.embed import embed_messages, embed_summaries
-from rivet_pipeline.embedding.registry import promote_filling_model, register_model
+from rivet_pipeline.embedding.registry import RegisteredModel, promote_filling_model, register_model
 from rivet_pipeline.models.embedder import PROBE, HttpEmbedder, WordLlamaEmbedder
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline_tests.embedding_server import Answer, EmbeddingServer, Fault, vector
@@ -200,6 +200,40 @@ def test_a_day_that_is_done_is_marked_while_the_pass_goes_on(
         first,
         second,
     }
+
+
+def test_what_could_not_be_marked_at_once_is_marked_at_the_end_of_the_pass(
+    connection: Connection, pool: Pool, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = embed._mark_finished
+    calls: list[int] = []
+
+    def nothing_at_first(reader: Connection, model: RegisteredModel, unseen: dict[UUID, int]) -> list[UUID]:
+        """As while another pass has found the service down."""
+        if unseen:
+            calls.append(len(unseen))
+        return mark(reader, model, unseen) if len(calls) > 1 else []
+
+    monkeypatch.setattr(embed, "PAGE", 1)
+    monkeypatch.setattr(embed, "_mark_finished", nothing_at_first)
+    converse(connection, "a", ["one"])
+    converse(connection, "b", ["two", "three", "four", "five"], JULY)
+    embed_messages(pool, serve()[1], days=None)
+    assert calls == [1, 2]
+    assert len(rows(connection, "SELECT conversation_id FROM ros_stage_marks")) == 2
+
+
+def test_marks_are_made_in_the_same_order_by_every_pass(
+    connection: Connection, pool: Pool, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[UUID] = []
+    _, embedder = serve()
+    conversations = sorted(converse(connection, f"test:{number}", [f"word {number}"]) for number in range(9))
+    embed_messages(pool, embedder, days=None)
+    monkeypatch.setattr(embed, "mark_seen", lambda *_, conversation_id, **__: made.append(conversation_id))
+    backwards = dict.fromkeys(reversed(conversations), 1)
+    assert embed._mark_finished(connection, register_model(connection, embedder), backwards) == conversations
+    assert made == conversations
 
 
 def test_a_poisoned_text_does_not_stop_its_neighbours_and_is_given_up(

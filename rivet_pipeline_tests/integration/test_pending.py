@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 from rivet_pipeline.db import pending
 from rivet_pipeline.db.pending import days_with_work, pending_days
 from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.transcripts import days as transcript_days
 
 _FINISHED = """
 INSERT INTO ros_conversations (session_key, agent, day, revision, updated_at)
@@ -371,11 +372,20 @@ def test_few_or_many_the_days_with_work_are_those_of_the_view(
     monkeypatch.setattr(pending, "COUNTED", 0)
     due, untimed = _stage_days(view), _stage_days(key for key in view if not key[2])
     busy = {day for stage, day in untimed if stage == "leaf_summaries"}
-    brought = {(stage, day) for stage, day in due if stage in {"branch_summaries", "root_summaries"} and day in busy}
+    brought = {(stage, day) for stage, day in due if stage in _PARENTS and day in busy}
     amounts = pending_days(connection)
+    # Nothing is said to be less than it is; what is given for branches and roots on busy days is a bound alone.
+    most: Counter[tuple[str, date]] = Counter()
+    for day in amounts:
+        most[day.stage, day.day] += day.items
+    for stage, day_of, _ in view:
+        assert most[stage, day_of] >= view[stage, day_of, True] + view[stage, day_of, False]
+    bounds = {(day.stage, day.day) for day in amounts if day.at_most and day.stage in _PARENTS}
+    assert brought <= bounds
+    assert {day for _, day in bounds} <= busy
     for work in (
         {(day.stage, day.day, day.timed) for day in days_with_work(connection)},
-        {(day.stage, day.day, day.timed) for day in amounts},
+        {(day.stage, day.day, day.timed) for day in amounts if (day.stage, day.day) not in bounds},
     ):
         assert due - brought <= _stage_days(work) <= due
         assert untimed - brought <= _stage_days(key for key in work if not key[2]) <= untimed
@@ -385,5 +395,23 @@ def test_few_or_many_the_days_with_work_are_those_of_the_view(
             assert day.items >= max(1, view[day.stage, day.day, True] + view[day.stage, day.day, False])
 
 
+_PARENTS = {"branch_summaries", "root_summaries"}
+
+
 def _stage_days(work: Iterable[tuple[str, date, bool]]) -> set[tuple[str, date]]:
     return {(stage, day) for stage, day, _ in work}
+
+
+def test_days_are_marked_in_the_same_order_by_every_worker(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identities = [UUID(int=number) for number in range(9, 0, -1)]
+    for identity in identities:
+        connection.execute(
+            "INSERT INTO ros_conversations (id, session_key, agent, day, revision) VALUES (%s, %s, 'opus', %s, 1)",
+            [identity, str(identity), date(2026, 1, 1)],
+        )
+    made: list[UUID] = []
+    monkeypatch.setattr(transcript_days, "mark_seen", lambda *_, conversation_id, **__: made.append(conversation_id))
+    transcript_days.observe_days(connection, [date(2026, 1, 1)])
+    assert made == sorted(identities)

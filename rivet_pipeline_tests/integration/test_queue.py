@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from rivet_pipeline.db import pending
 from rivet_pipeline.db.ledger import SERVICE, record_failure
 from rivet_pipeline.db.pool import Connection, Pool
+from rivet_pipeline.db.quality import overdue_items
 from rivet_pipeline.db.queue import StageQueue, queue_status, retry_failed
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.models.protocols import ModelError
@@ -51,6 +53,20 @@ def test_what_waits_is_counted_by_stage_with_its_oldest_day(connection: Connecti
     assert (found["tool_call_text"].items, found["tool_call_text"].oldest_day) == (2, DAY + timedelta(days=1))
     # Two are due by time alone: six messages, and the two calls of a conversation that is long over.
     assert (found["leaf_summaries"].items, found["leaf_summaries"].timed_items) == (3, 2)
+
+
+def test_what_is_too_much_to_count_is_said_to_be_a_bound(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture(connection, "test:1", count=10)
+    capture(connection, "test:2", count=6)
+    monkeypatch.setattr(pending, "COUNTED", 0)
+    leaves = status(connection)["leaf_summaries"]
+    # On a day with both kinds the timed ones are not told apart.
+    assert (leaves.due, leaves.timed_items) == ("at most 2", None)
+    overdue = overdue_items(connection, "leaf_summaries")
+    assert (overdue.at_fault, overdue.at_most) == (2, True)
+    assert overdue.examples == [{"day": DAY, "items": "at most 2"}]
 
 
 def test_what_rests_is_shown_with_its_cause_and_its_next_attempt(connection: Connection) -> None:

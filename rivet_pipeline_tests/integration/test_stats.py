@@ -6,6 +6,7 @@ import re
 import threading
 from datetime import date
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_figures(connection: Connection) -> None:
     assert figures["top_tools"] == {"Bash": 1}
     assert figures["embeddings"]["serving"] == "hash"
     assert figures["embeddings"]["coverage"] == 4 / 14
-    assert figures["pending_embeddings"] == {"messages": 10, "summaries": 1, "at_most": False}
+    assert figures["pending_embeddings"] == {"messages": 10, "summaries": 1, "at_most": []}
     assert figures["unsummarised"]["eligible"] == {"messages": 10, "conversations": 1}
     assert figures["unsummarised"]["active_tail"] == {"messages": 3, "conversations": 1}
     assert figures["unsummarised"]["below_floor"] == {"messages": 1, "conversations": 1}
@@ -210,21 +211,60 @@ def test_waiting_rows_beyond_the_bound_are_not_counted_one_by_one(
         add_message(connection, str(number), conversation=second, embed=True)
     add_summary(connection, "of the first ten", conversation=first)
     exact = collect_stats(connection).figures
-    assert exact["pending_embeddings"] == {"messages": 7, "summaries": 1, "at_most": False}
+    assert exact["pending_embeddings"] == {"messages": 7, "summaries": 1, "at_most": []}
     assert exact["pending_days"]["message_embeddings"] | {"oldest": None} == {
-        "days": 1, "items": 7, "oldest": None, "at_most": False
+        "days": 1, "items": 7, "oldest": None, "at_most": []
     }  # fmt: skip
-    assert exact["unsummarised"]["at_most"] is False
+    assert exact["unsummarised"]["at_most"] == []
     monkeypatch.setattr(pending, "COUNTED", 5)
-    monkeypatch.setattr(stats_module, "COUNTED", 5)
+    monkeypatch.setattr(stats_module, "LOOKED_AT", 5)
     figures = collect_stats(connection).figures
     # What the conversations hold that are not seen, not what of them waits.
-    assert figures["pending_embeddings"] == {"messages": 24, "summaries": 1, "at_most": True}
+    assert figures["pending_embeddings"] == {"messages": 24, "summaries": 1, "at_most": ["messages"]}
     assert figures["pending_days"]["message_embeddings"] | {"oldest": None} == {
-        "days": 1, "items": 24, "oldest": None, "at_most": True
+        "days": 1, "items": 24, "oldest": None, "at_most": ["items"]
     }  # fmt: skip
-    assert figures["unsummarised"] == exact["unsummarised"] | {"at_most": True}
+    assert figures["unsummarised"] == {
+        "total": {"messages": 24, "conversations": 2}, "oldest": exact["unsummarised"]["oldest"], "at_most": ["total"]
+    }  # fmt: skip
+    assert stats_module.told("unsummarised", figures["unsummarised"]) == {
+        "total": {"messages": "at most 24", "conversations": "at most 2"}, "oldest": exact["unsummarised"]["oldest"]
+    }  # fmt: skip
+    told = {name: stats_module.told(name, figures[name]) for name in ("pending_embeddings", "pending_days", "by_agent")}
+    assert told["pending_embeddings"] == {"messages": "at most 24", "summaries": 1}
+    assert told["pending_days"]["message_embeddings"]["items"] == "at most 24"
+    assert told["pending_days"]["summary_embeddings"]["items"] == 1
+    assert told["by_agent"] == {"claude": 24}
     assert [row["conversation_id"] for row in figures["unsummarised"]["oldest"]] == sorted([first, second])
+
+
+def _summarise(connection: Connection, conversation: UUID, *, messages: int, waiting: int) -> None:
+    """Messages of a conversation that goes on, all but the last in leaves."""
+    connection.execute("UPDATE ros_conversations SET updated_at = now() WHERE id = %s", [conversation])
+    connection.execute(
+        """INSERT INTO ros_messages (conversation_id, event_id, agent, channel, role, content)
+           SELECT %s, n::text, 'claude', 'test', 'user', 'word' || n FROM generate_series(1, %s) AS n""",
+        [conversation, messages],
+    )
+    leaf = add_summary(connection, "of the first ones", conversation=conversation)
+    connection.execute(
+        """INSERT INTO ros_summary_sources (summary_id, message_id, ordinal)
+           SELECT %s, id, event_id::int FROM ros_messages WHERE conversation_id = %s AND event_id::int <= %s""",
+        [leaf, conversation, messages - waiting],
+    )
+
+
+def test_what_stands_in_leaves_is_not_said_to_wait(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    _summarise(connection, add_conversation(connection), messages=2_500, waiting=3)
+    figure = collect_stats(connection).figures["unsummarised"]
+    assert figure["total"] == figure["active_tail"] == {"messages": 3, "conversations": 1}
+    assert figure["eligible"] == {"messages": 0, "conversations": 0}
+    assert figure["at_most"] == []
+    # More than is looked at: near the truth all the same, and nothing is said of why they wait.
+    _summarise(connection, add_conversation(connection), messages=40, waiting=0)
+    monkeypatch.setattr(stats_module, "LOOKED_AT", 2_000)
+    figure = collect_stats(connection).figures["unsummarised"]
+    assert figure == {"total": {"messages": 3, "conversations": 1}, "oldest": [], "at_most": ["total"]}
 
 
 def test_the_oldest_due_are_those_that_wait(connection: Connection) -> None:

@@ -43,7 +43,7 @@ def queues(stats: Stats) -> list[Queue]:
             pending[stage]["items"] if stage in pending else 0,
             pending[stage]["days"] if stage in pending else 0,
             pending[stage]["oldest"].isoformat() if stage in pending else "",
-            pending[stage]["at_most"] if stage in pending else False,
+            bool(pending[stage]["at_most"]) if stage in pending else False,
         )
         for stage in STAGES
     ]

@@ -10,7 +10,7 @@ from rivet_pipeline.api.dependencies import Resources
 from rivet_pipeline.api.tools.budget import Page, count, label, when
 from rivet_pipeline.api.tools.reading import describe, next_steps, words_of
 from rivet_pipeline.api.tools.surface import DEFAULT_TOKENS, Arguments, MaxTokens, OptionalFilter, Tool, register
-from rivet_pipeline.retrieval.stats import collect_stats
+from rivet_pipeline.retrieval.stats import collect_stats, told
 from rivet_pipeline.retrieval.types import Stats
 from rivet_pipeline.transcripts.spool import Spool
 
@@ -45,7 +45,7 @@ def stats_text(stats: Stats, resources: Resources, arguments: StatsArguments) ->
     left_out = []
     empty = [name.replace("_", " ") for name, value in stats.figures.items() if not value]
     for name, value in stats.figures.items():
-        if value and not page.add(_figure(name, value, resources), reserve=100):
+        if value and not page.add(_figure(name, told(name, value), resources), reserve=100):
             left_out.append(name.replace("_", " "))
     if empty:
         page.add(f"Nothing: {', '.join(empty)}.")

@@ -9,7 +9,7 @@ seen yet, done or not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, LiteralString
@@ -41,7 +41,8 @@ class WorkDay:
 class PendingDay:
     """The same with its items: messages, summaries or conversations, as the stage counts.
 
-    `at_most`: they may be fewer, but there is one at least; of branches and roots there may be none.
+    `at_most`: they may be fewer, but there is one at least, unless it is not `certain` that there is any: of branches
+    and roots that may have to wait for leaves.
     """
 
     stage: Stage
@@ -49,6 +50,7 @@ class PendingDay:
     items: int
     timed: bool
     at_most: bool = False
+    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,11 @@ _PARTS = (
 )
 
 
+def first_day(work: Iterable[PendingDay]) -> date | None:
+    """The first day that certainly has work; None when none has."""
+    return min((item.day for item in work if item.certain), default=None)
+
+
 def amount(items: int, *, at_most: bool) -> str:
     """So many items, for a person."""
     return f"at most {items:,}" if at_most else f"{items:,}"
@@ -179,12 +186,15 @@ def _parents_at_most(connection: Connection, busy: list[date]) -> list[PendingDa
         """
         SELECT w.parent_kind || '_summaries' AS stage, c.day, count(*) AS items
         FROM ros_waiting_children AS w JOIN ros_conversations AS c ON c.id = w.conversation_id
-        WHERE c.day = ANY(%s) GROUP BY w.parent_kind, c.day
+        WHERE c.day = ANY(%s) AND NOT ros_is_noise(c.session_key, c.settings) AND NOT EXISTS (
+            SELECT FROM ros_blocked_items AS b
+            WHERE b.stage = w.parent_kind || '_summaries' AND b.item IN ('service', w.conversation_id::text))
+        GROUP BY w.parent_kind, c.day
         """,
         [busy],
         prepare=False,
     ).fetchall()
-    return [PendingDay(row["stage"], row["day"], row["items"], timed=False, at_most=True) for row in rows]
+    return [PendingDay(**row, timed=False, at_most=True, certain=False) for row in rows]
 
 
 def _plan_for_this(connection: Connection) -> None:

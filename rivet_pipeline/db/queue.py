@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rivet_pipeline.db.ledger import SERVICE
-from rivet_pipeline.db.pending import PendingDay, amount, pending_days
+from rivet_pipeline.db.pending import PendingDay, amount, first_day, pending_days
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import InvalidInputError
 from rivet_pipeline.stages import STAGES
@@ -119,7 +119,7 @@ def _stage(stage: str, work: list[PendingDay], rests: list[tuple[bool, Rest]]) -
         days=len({item.day for item in work}),
         items=sum(item.items for item in work),
         timed_items=None if at_most else sum(item.items for item in work if item.timed),
-        oldest_day=min((item.day for item in work), default=None),
+        oldest_day=first_day(work),
         service=next((rest for is_service, rest in rests if is_service), None),
         resting=[rest for is_service, rest in rests if not is_service],
         at_most=at_most,

@@ -161,22 +161,24 @@ def _run(
             _record_service_failure(reader, report, error, day)
             return report
         unseen = _unseen(reader, days) if plan.kind == "message" else {}
+        left: dict[UUID, int] = {}
         owners = _select_work(reader, plan, model, days)
         try:
             with index_kept(reader, model, owners):
 
                 def finished(before: date) -> None:
-                    done = {one: revision for one, (day, revision) in unseen.items() if day < before}
-                    # What can not be marked now may be at the end of the pass.
+                    done = {one: unseen.pop(one)[1] for one in [one for one in unseen if unseen[one][0] < before]}
                     for one in _mark_finished(reader, model, done):
-                        del unseen[one]
+                        del done[one]
+                    # What can not be marked now may be at the end of the pass.
+                    left.update(done)
 
                 stopped = _Pass(pool, reader, embedder, plan, model, report, size, batch, finished).drain(owners)
         finally:
             reader.execute("DROP TABLE ros_embedding_work")
         _refresh_statistics(reader, report.rows)
         if not stopped:
-            _mark_finished(reader, model, {one: revision for one, (_, revision) in unseen.items()})
+            _mark_finished(reader, model, left | {one: revision for one, (_, revision) in unseen.items()})
         promote_filling_model(reader)
     return report
 

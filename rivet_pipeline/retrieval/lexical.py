@@ -70,13 +70,15 @@ class TextContext(NamedTuple):
 class TextScores:
     """BM25 by row, best first: keys are (source, seq). `best` is the highest of all candidates, 0 without any.
 
-    `has_words` is False when the query holds nothing that could be looked for. `read_context` computes what the
+    `has_words` is False when the query holds nothing that could be looked for, `matched` when no row that was looked at
+    holds anything of it. `read_context` computes what the
     properties of its names have; it is called once, when one of them is first asked for.
     """
 
     scores: dict[Key, float] = field(default_factory=dict)
     best: float = 0.0
     has_words: bool = True
+    matched: bool = False
     read_context: Callable[[], TextContext] = field(default=lambda: TextContext({}, {}), repr=False, compare=False)
 
     @cached_property
@@ -458,6 +460,7 @@ def _answer(search: TextSearch, found: _Found, beyond: dict[Key, float], extra: 
     """`beyond`: the scores of rows that are not in the field."""
     scores = {unsigned(key): score for key, score in zip(found.keys.tolist(), found.scores.tolist(), strict=True)}
     scores |= beyond
+    matched = bool(scores)
     best = max(scores.values(), default=0.0)
     others = [row for row in extra if row not in scores]
     rows = [*scores, *others]
@@ -470,7 +473,10 @@ def _answer(search: TextSearch, found: _Found, beyond: dict[Key, float], extra: 
         coverage = {row: covered[place] for row, place in zip(rows, places.tolist(), strict=True) if place >= 0}
         return TextContext(coverage, search.sessions(positions))
 
-    return TextScores(dict(sorted(scores.items(), key=lambda item: (-item[1], item[0]))), best, read_context=context)
+    ordered = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
+    return TextScores(
+        ordered, best, matched=matched or any(score > 0 for score in scores.values()), read_context=context
+    )
 
 
 _NONE: Array = np.empty(0, dtype=np.int64)

@@ -316,8 +316,8 @@ def _search(
     reason = None if hits else _why_nothing(request, side)
     if words is None:
         return SearchResponse(request.query, hits, side.degraded, reason)
-    # A row that is there for its words, be they beyond what is indexed of it, is none of those that meaning brought.
-    by_meaning = hits and texts.scores.keys() <= set(extra) and not any(score > 0 for score in texts.scores.values())
+    # Where not all was read that might hold the query, nobody can say that nothing does.
+    by_meaning = hits and not texts.matched and words.partial is None
     unmatched = _why_unmatched(request) if by_meaning else None
     return SearchResponse(request.query, hits, side.degraded, reason, words.partial, words.behind, unmatched)
 

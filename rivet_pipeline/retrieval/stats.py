@@ -16,7 +16,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from rivet_pipeline.db.pending import PendingDay, amount, pending_days
+from rivet_pipeline.db.pending import PendingDay, amount, first_day, pending_days
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.lexicon import pending_lexicon
 from rivet_pipeline.retrieval.types import Stats
@@ -272,14 +272,14 @@ def _pending_embeddings(connection: Connection, vectors: _Vectors) -> dict[str, 
 
 
 def _pending_days(connection: Connection, vectors: _Vectors) -> dict[str, dict[str, Any]]:
-    """By stage with work: days, items, oldest (a date); at_most is ["items"] where they may be fewer."""
+    """By stage with work: days, items, oldest (a date, None when no day is certain); at_most: which may be fewer."""
     found = vectors(connection) + pending_days(connection, stages=[one for one in STAGES if one not in _VECTOR_STAGES])
     return {
         stage: {
             "days": len({day.day for day in work}),
             "items": sum(day.items for day in work),
-            "oldest": min(day.day for day in work),
-            "at_most": ["items"] if any(day.at_most for day in work) else [],
+            "oldest": first_day(work),
+            "at_most": ["days"] * any(not day.certain for day in work) + ["items"] * any(day.at_most for day in work),
         }
         for stage in sorted({day.stage for day in found})
         if (work := [day for day in found if day.stage == stage])

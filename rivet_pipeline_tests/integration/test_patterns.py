@@ -23,7 +23,9 @@ from rivet_pipeline_tests.integration.memory_rows import (
     add_conversation,
     add_message,
     add_summary,
+    add_vector,
     find,
+    hash_embed,
     ids,
     register_model,
 )
@@ -351,6 +353,27 @@ def test_messages_that_are_indexed_to_their_end_hide_no_longer_one(
     response = find(connection, "lib/quokka/main.rs:79", mode="fts")
     assert response.hits == []
     assert "the newest 1 were read to their end" in str(response.partial)
+
+
+def test_what_only_the_unindexed_end_of_a_text_holds_is_held(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register_model(connection)
+    query = "lib/quokka/main.rs:77"
+    filling = "lorem ipsum dolor " * 12_000
+    held = add_message(connection, f"{filling} see {query} there")
+    add_message(connection, filling, age_days=3)
+    near = add_message(connection, "the harbour at dawn")
+    for message in (held, near):
+        add_vector(connection, "message", message, hash_embed(query))
+    refresh_lexicon(connection)
+    response = find(connection, query, embedded=True)
+    assert set(ids(response.hits)) == {held, near}
+    assert response.unmatched is None
+    # Where it was not read to its end, nobody knows.
+    monkeypatch.setattr(lexical, "_LONG_BYTES", 1_000)
+    response = find(connection, "lib/quokka/main.rs:78", embedded=True)
+    assert (response.partial is None, response.unmatched) == (False, None)
 
 
 def test_a_short_list_of_mode_vector_is_the_beginning_of_a_long_one(connection: Connection) -> None:

@@ -42,7 +42,7 @@ def queues(stats: Stats) -> list[Queue]:
             stage.replace("_", " "),
             pending[stage]["items"] if stage in pending else 0,
             pending[stage]["days"] if stage in pending else 0,
-            pending[stage]["oldest"].isoformat() if stage in pending else "",
+            str(pending[stage]["oldest"] or "") if stage in pending else "",
             bool(pending[stage]["at_most"]) if stage in pending else False,
         )
         for stage in STAGES

@@ -65,7 +65,7 @@ def test_the_api_and_the_hub_say_so(connection: Connection, database_url: str) -
         assert both["reason"].startswith("semantic search is off")
         assert both["reason"].endswith(f"; {REASON}")
         assert both["effect"] == f"results are found and ranked by words alone; {EFFECT}"
-        assert f"{REASON}; {EFFECT}." in client.get("/hub", params=words).text
+        assert f"{REASON[0].upper()}{REASON[1:]}; {EFFECT}." in client.get("/hub", params=words).text
         refresh_lexicon(connection)
         assert client.get("/api/memory/search", params=words).json()["degraded"] is None
         assert EFFECT not in client.get("/hub", params=words).text

@@ -52,7 +52,7 @@ from rivet_pipeline.retrieval.expand import (
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
 from rivet_pipeline.retrieval.search import EMPTY_QUERY, search
 from rivet_pipeline.retrieval.synthesis import Synthesis, Synthesizer
-from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, ScoreParts, SearchRequest, SearchResponse, manner
+from rivet_pipeline.retrieval.types import Hit, ScoreParts, SearchRequest, SearchResponse, manner
 from rivet_pipeline.settings import Settings, get_settings
 from rivet_pipeline.transcripts.cleaning import clean_text
 
@@ -156,8 +156,7 @@ def _print(
 ) -> None:
     out = console()
     unfolded = {} if expansions is None else {one.summary: one for one in expansions.expansions}
-    behind = None if response.behind is None else f"{response.behind}; {APPROXIMATE}"
-    for note in filter(None, (response.degraded, response.partial, behind, response.unmatched)):
+    for note in filter(None, (response.degraded, *response.notes)):
         error_console().print(Text(f"Note: {one_line(note)}.", style="yellow"))
     for rank, hit in enumerate(response.hits, start=1):
         out.print(_heading(rank, hit, zone))

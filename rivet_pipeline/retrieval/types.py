@@ -128,6 +128,12 @@ class SearchResponse:
     behind: str | None = None
     unmatched: str | None = None
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of the hits beside `degraded`, which a face explains by its mode."""
+        behind = None if self.behind is None else f"{self.behind}; {APPROXIMATE}"
+        return tuple(note for note in (self.partial, behind, self.unmatched) if note is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class BrowseRequest:

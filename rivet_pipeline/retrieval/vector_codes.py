@@ -215,7 +215,7 @@ def _weighed(first: Sequence[Array], second: Sequence[Array], weights: NDArray[n
     step = max(float(np.abs(weights).max()), 1e-9) / (2**bits - 1)
     amounts = np.rint(np.abs(weights) / step).astype(np.uint32)
     planes = [_packed(amounts >> bit & 1) for bit in reversed(range(bits))]
-    first = [bits ^ word for bits, word in zip(first, _packed(weights < 0), strict=True)]
+    first = [one ^ negative for one, negative in zip(first, _packed(weights < 0), strict=True)]
     near, far = _sums_of(planes, first), _sums_of(planes, second)
     both = _sums_of(planes, [one & two for one, two in zip(first, second, strict=True)])
     total: Array = (_NEAR_VALUE * step) * (2 * near - int(amounts.sum()))
@@ -236,7 +236,7 @@ def _sums_of(planes: Sequence[Array], bits: Sequence[Array]) -> Array:
 
 def _packed(bits: NDArray[Any]) -> Array:
     """A bit for each dimension, in words; what the last one has beyond is 0."""
-    return np.packbits(_padded(bits)).view(np.uint64)
+    return np.packbits(np.pad(bits, (0, -len(bits) % _WORD_BITS))).view(np.uint64)
 
 
 def _deviation(centre: NDArray[np.float32]) -> float:
@@ -245,11 +245,6 @@ def _deviation(centre: NDArray[np.float32]) -> float:
     The mean of very few vectors is nearly one of them, and says nothing of the distance.
     """
     return math.sqrt(max(LEAST_SQUARE, 1.0 - float(centre @ centre)) / len(centre))
-
-
-def _padded(query: NDArray[Any]) -> NDArray[Any]:
-    """The components, and zeros up to a whole number of words: such a bit is never set and counts nothing."""
-    return np.pad(query, (0, -len(query) % _WORD_BITS))
 
 
 class Ready(NamedTuple):

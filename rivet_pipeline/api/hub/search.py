@@ -22,7 +22,7 @@ from rivet_pipeline.retrieval.conversation import Conversation, known_agents, li
 from rivet_pipeline.retrieval.scoring import PROFILE
 from rivet_pipeline.retrieval.search import search
 from rivet_pipeline.retrieval.snippets import mark_words
-from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, Mode, Scope, ScoreParts, SearchRequest, manner
+from rivet_pipeline.retrieval.types import Hit, Mode, Scope, ScoreParts, SearchRequest, manner
 from rivet_pipeline.retrieval.windows import WINDOWS
 from rivet_pipeline.summaries.signals import STOP_WORDS
 from rivet_pipeline.tags.read import count_tags
@@ -230,10 +230,8 @@ def _search(asked: Asked, query: str, page: Page) -> Results:
     with page.resources.connection() as connection:
         response = search(connection, request, embed_query=page.resources.vectors.on(connection))
     page.resources.accesses.record(response.hits)
-    behind = None if response.behind is None else f"{response.behind}; {APPROXIMATE}"
-    notes = tuple(note for note in (response.partial, behind, response.unmatched) if note is not None)
     hits = [hit_view(query, hit, page.clock) for hit in response.hits]
-    return Results(hits, response.degraded, notes, response.reason)
+    return Results(hits, response.degraded, response.notes, response.reason)
 
 
 def _effect(mode: Mode) -> str:

@@ -36,7 +36,7 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.models.tokens import byte_tokens
 from rivet_pipeline.retrieval.lineage import Budget, Lineage, LineageSummary, read_lineage
 from rivet_pipeline.retrieval.search import MAX_LIMIT, search
-from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, Mode, Scope, SearchRequest, SearchResponse, manner
+from rivet_pipeline.retrieval.types import Hit, Mode, Scope, SearchRequest, SearchResponse, manner
 from rivet_pipeline.shortening import clip
 
 #: How much of a hit is shown, in characters: a message as it is up to this, else its snippet; a summary that is
@@ -250,13 +250,7 @@ def _head(resources: Resources, arguments: SearchArguments, bounds: Bounds, resp
         lines.append(
             f"Note: {label(response.degraded, 200)}; {_NOT_AT_ALL if arguments.mode == 'vector' else _BY_WORDS}."
         )
-    if response.partial is not None:
-        lines.append(f"Note: {label(response.partial, 200)}.")
-    if response.behind is not None:
-        lines.append(f"Note: {label(response.behind, 200)}; {APPROXIMATE}.")
-    if response.unmatched is not None:
-        lines.append(f"Note: {label(response.unmatched, 200)}.")
-    return lines
+    return [*lines, *(f"Note: {label(note, 300)}." for note in response.notes)]
 
 
 def _nothing(

@@ -17,7 +17,6 @@ import json
 import os
 import random
 import re
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from uuid import UUID
 
 from psycopg.conninfo import make_conninfo
 
-from rivet_pipeline.db.embedded import EmbeddedServer
+from benchmarks.temporary import temporary_server
 from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.db.scratch import scratch_database
 from rivet_pipeline.models.embedder import WordLlamaEmbedder
@@ -187,13 +186,8 @@ def main() -> None:
             parser.error("name a file with --file, or set RIVET_SHARED_DATA")
         path = Path(shared) / "bench" / "memorybank" / "memory_bank_cn.json"
     sample = read_memorybank(path)
-    with tempfile.TemporaryDirectory(prefix="rivet-bench-", ignore_cleanup_errors=True) as folder:
-        server = EmbeddedServer(Path(folder) / "postgres")
-        server.start()
-        try:
-            run(server.url("postgres"), sample)
-        finally:
-            server.stop()
+    with temporary_server() as server:
+        run(server.url("postgres"), sample)
 
 
 if __name__ == "__main__":

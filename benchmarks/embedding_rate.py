@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import random
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.temporary import temporary_server
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.migrations import apply_migrations
 from rivet_pipeline.db.pool import Connection, connect, open_pool
@@ -128,16 +128,11 @@ def main() -> None:
     chunks = split(texts)
     ours = WordLlamaEmbedder()
     ours.embed(["load it"])
-    with tempfile.TemporaryDirectory(prefix="rivet-bench-", ignore_cleanup_errors=True) as folder:
-        server = EmbeddedServer(Path(folder) / "postgres")
-        server.start()
-        try:
-            staged = stage(server, "bench_wordllama", texts, ours)
-            few = texts[: len(texts) // 6]
-            slow = SlowEmbedder(arguments.seconds_per_text)
-            slow_staged = stage(server, "bench_slow", few, slow)
-        finally:
-            server.stop()
+    with temporary_server() as server:
+        staged = stage(server, "bench_wordllama", texts, ours)
+        few = texts[: len(texts) // 6]
+        slow = SlowEmbedder(arguments.seconds_per_text)
+        slow_staged = stage(server, "bench_slow", few, slow)
     slow_chunks = split(few)
     results = [
         ("WordLlama, wheel", len(chunks), wheel(chunks), staged),

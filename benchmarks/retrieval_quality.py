@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rivet_pipeline.db.embedded import EmbeddedServer
+from benchmarks.temporary import temporary_server
 from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.db.scratch import scratch_database
 from rivet_pipeline.models.embedder import WordLlamaEmbedder
@@ -217,15 +216,10 @@ def main() -> None:
         chosen.longmemeval = Path(shared) / "bench" / "longmemeval_dev.json"
     if not (chosen.locomo or chosen.longmemeval):
         parser.error("name a file with --locomo or --longmemeval, or set RIVET_SHARED_DATA")
-    with tempfile.TemporaryDirectory(prefix="rivet-bench-", ignore_cleanup_errors=True) as folder:
-        server = EmbeddedServer(Path(folder) / "postgres")
-        server.start()
-        try:
-            for path, read in ((chosen.locomo, read_locomo), (chosen.longmemeval, read_longmemeval)):
-                if path is not None:
-                    run(server.url("postgres"), read(path).head(chosen.limit), list(dict.fromkeys(chosen.hits)))
-        finally:
-            server.stop()
+    with temporary_server() as server:
+        for path, read in ((chosen.locomo, read_locomo), (chosen.longmemeval, read_longmemeval)):
+            if path is not None:
+                run(server.url("postgres"), read(path).head(chosen.limit), list(dict.fromkeys(chosen.hits)))
 
 
 if __name__ == "__main__":

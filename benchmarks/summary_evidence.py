@@ -18,7 +18,6 @@ import argparse
 import json
 import os
 import re
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from rivet_pipeline.db.embedded import EmbeddedServer
+from benchmarks.temporary import temporary_server
 from rivet_pipeline.db.migrations import apply_migrations
 from rivet_pipeline.db.pool import Connection, connect, open_pool
 from rivet_pipeline.summaries.compact import summarize_leaves
@@ -176,18 +175,12 @@ def main() -> None:
             raise SystemExit("Name a LoCoMo file with --file, or the folder of sample data with RIVET_SHARED_DATA.")
         path = Path(shared) / "bench" / "locomo_dev.json"
     sample = read_locomo(path)
-    with tempfile.TemporaryDirectory(prefix="rivet-bench-", ignore_cleanup_errors=True) as folder:
-        server = EmbeddedServer(Path(folder) / "postgres")
-        server.start()
-        try:
-            with connect(server.url("postgres")) as connection:
-                apply_migrations(connection)
-                ids = store(connection, sample)
-                with open_pool(server.url("postgres")) as pool:
-                    summarize_leaves(pool, days=None, summarizer=ExtractiveSummarizer())
-                made = list(leaves(connection, ids))
-        finally:
-            server.stop()
+    with temporary_server() as server, connect(server.url("postgres")) as connection:
+        apply_migrations(connection)
+        ids = store(connection, sample)
+        with open_pool(server.url("postgres")) as pool:
+            summarize_leaves(pool, days=None, summarizer=ExtractiveSummarizer())
+        made = list(leaves(connection, ids))
     report(sample, made)
 
 

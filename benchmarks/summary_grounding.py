@@ -17,7 +17,6 @@ nothing asked twice. With `--show`, sources and answers stand there for a reader
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from rivet_pipeline.db.embedded import EmbeddedServer
+from benchmarks.temporary import temporary_server
 from rivet_pipeline.db.migrations import apply_migrations
 from rivet_pipeline.db.pool import Connection, Pool, connect, open_pool
 from rivet_pipeline.models.chat import OpenAIChat
@@ -82,18 +81,13 @@ def days_with_work(connection: Connection) -> list[date]:
 def imported() -> Iterator[tuple[Pool, Connection]]:
     """A store of its own with the demo sessions."""
     settings = get_settings()
-    with tempfile.TemporaryDirectory(prefix="rivet-bench-", ignore_cleanup_errors=True) as folder:
-        server = EmbeddedServer(Path(folder) / "postgres")
-        server.start()
-        try:
-            url = server.url("postgres")
-            with connect(url) as connection:
-                apply_migrations(connection)
-            with open_pool(url, max_size=2) as pool, connect(url) as connection:
-                import_paths(pool, [_DEMO], first_day=settings.first_day, max_line=settings.import_max_line)
-                yield pool, connection
-        finally:
-            server.stop()
+    with temporary_server() as server:
+        url = server.url("postgres")
+        with connect(url) as connection:
+            apply_migrations(connection)
+        with open_pool(url, max_size=2) as pool, connect(url) as connection:
+            import_paths(pool, [_DEMO], first_day=settings.first_day, max_line=settings.import_max_line)
+            yield pool, connection
 
 
 def run(sessions: int) -> tuple[list[dict[str, Any]], Counter[str], int]:

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-from rivet_pipeline.db.embedded import EmbeddedServer
+from benchmarks.temporary import temporary_server
 from rivet_pipeline.db.migrations import apply_migrations
 from rivet_pipeline.db.pending import pending_days
 from rivet_pipeline.db.pool import Connection, connect
@@ -111,21 +109,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--leaves", type=int, default=5000)
     leaves = parser.parse_args().leaves
-    with tempfile.TemporaryDirectory(prefix="rivet-bench-", ignore_cleanup_errors=True) as folder:
-        server = EmbeddedServer(Path(folder) / "postgres")
-        server.start()
-        try:
-            with connect(server.url("postgres")) as admin:
-                admin.execute("CREATE DATABASE bench")
-            with connect(server.url("bench")) as connection:
-                apply_migrations(connection)
-                fill(connection, leaves)
-                tags = connection.execute("SELECT count(*) AS n FROM ros_tags").fetchone()
-                print(f"{leaves:,} leaves, {tags['n'] if tags else 0:,} tags; milliseconds")
-                for name, median, high in run(connection):
-                    print(f"  {name:<28} p50 {median:8.1f}   p95 {high:8.1f}")
-        finally:
-            server.stop()
+    with temporary_server() as server:
+        with connect(server.url("postgres")) as admin:
+            admin.execute("CREATE DATABASE bench")
+        with connect(server.url("bench")) as connection:
+            apply_migrations(connection)
+            fill(connection, leaves)
+            tags = connection.execute("SELECT count(*) AS n FROM ros_tags").fetchone()
+            print(f"{leaves:,} leaves, {tags['n'] if tags else 0:,} tags; milliseconds")
+            for name, median, high in run(connection):
+                print(f"  {name:<28} p50 {median:8.1f}   p95 {high:8.1f}")
 
 
 if __name__ == "__main__":

@@ -37,6 +37,10 @@ MOST_POSTING_BYTES = 96 * 1024 * 1024
 #: Sets of pieces that are kept joined; one is in force, another perhaps still read by a search that began before.
 _CORPORA = 2
 
+#: Postings of unindexed rows that are gone through for each word before they are sorted to the others: about a hundred
+#: messages' words.
+_MOST_LATEST = 8_192
+
 #: Databases whose unindexed rows are kept; a process has one, tests have many.
 _DATABASES = 4
 
@@ -69,6 +73,18 @@ class PieceName:
     id: int
     token: str
     source: Source
+
+
+class KnownMessages(NamedTuple):
+    """That a database (by its oid) has a message of every number after one and up to another.
+
+    Messages are never deleted, so this stays true, and need not be listed at every search. One that is committed late,
+    below others, is beyond the first number that is missing.
+    """
+
+    database: int = 0
+    after: int = 0
+    to: int = 0
 
 
 @dataclass(frozen=True)
@@ -161,6 +177,27 @@ class Corpus:
         return np.where(ordered[at] == keys, order[at], -1)
 
 
+class LivePostings(NamedTuple):
+    """For each posting, by position: the term's key, the document, the frequency."""
+
+    keys: Array
+    owners: Array
+    frequencies: Array
+
+    @classmethod
+    def none(cls) -> LivePostings:
+        """No posting."""
+        return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype="u1"))
+
+    def __add__(self, other: LivePostings) -> LivePostings:  # type: ignore[override]
+        return LivePostings(*map(np.append, self, other))
+
+    def by_key(self) -> LivePostings:
+        """The same, ascending by key; of one key as they stand here."""
+        order = np.argsort(self.keys, kind="stable")
+        return LivePostings(*(column[order] for column in self))
+
+
 @dataclass(frozen=True, slots=True)
 class LiveRows:
     """Rows that the index has not, as one further piece; `alive` are those that this search is to see."""
@@ -168,16 +205,18 @@ class LiveRows:
     documents: Documents
     messages: Array
     alive: Array
-    #: For each posting, by position: the term's key, the document, the frequency.
-    keys: Array
-    owners: Array
-    frequencies: Array
+    #: The postings by key, and behind them the latest as they came.
+    sorted: LivePostings
+    latest: LivePostings
 
     def postings(self, key: int) -> tuple[Array, Array]:
         """The documents in force that hold a term, and how often."""
-        at = np.flatnonzero(self.keys == key)
-        at = at[self.alive[self.owners[at]]]
-        return self.owners[at], self.frequencies[at]
+        start, end = np.searchsorted(self.sorted.keys, (key, key + 1)).tolist()
+        at = np.flatnonzero(self.latest.keys == key)
+        owners = np.concatenate([self.sorted.owners[start:end], self.latest.owners[at]])
+        frequencies = np.concatenate([self.sorted.frequencies[start:end], self.latest.frequencies[at]])
+        alive = self.alive[owners]
+        return owners[alive], frequencies[alive]
 
 
 class _Live:
@@ -194,9 +233,7 @@ class _Live:
         self._places = np.empty(0, dtype=np.int64)
         self._documents = PieceBuilder().documents()
         self._messages = np.empty(0, dtype=bool)
-        self._keys = np.empty(0, dtype=np.int64)
-        self._owners = np.empty(0, dtype=np.int32)
-        self._frequencies = np.empty(0, dtype="u1")
+        self._sorted = self._latest = LivePostings.none()
 
     def view(self, connection: Connection, wanted: Array, changes: Array) -> LiveRows:
         """The wanted rows (`signed`), each at least of the change that is asked for; what is not there yet is read."""
@@ -214,7 +251,7 @@ class _Live:
             at = self._find(wanted)
             alive = np.zeros(len(self._documents), dtype=bool)
             alive[self._places[at[at >= 0]]] = True
-            return LiveRows(self._documents, self._messages, alive, self._keys, self._owners, self._frequencies)
+            return LiveRows(self._documents, self._messages, alive, self._sorted, self._latest)
 
     def _find(self, wanted: Array) -> Array:
         """Where the rows stand among the numbers, -1 for what was never read."""
@@ -234,9 +271,10 @@ class _Live:
         owners = np.repeat(np.arange(start, start + len(documents), dtype=np.int32), builder.sizes)
         self._documents = Documents.join([self._documents, documents])
         self._messages = np.append(self._messages, np.full(len(documents), source == "message"))
-        self._keys = np.append(self._keys, builder.keys()[np.frombuffer(builder.numbers, dtype="u4")])
-        self._owners = np.append(self._owners, owners)
-        self._frequencies = np.append(self._frequencies, np.frombuffer(builder.frequencies, dtype="u1"))
+        keys = builder.keys()[np.frombuffer(builder.numbers, dtype="u4")]
+        self._latest += LivePostings(keys, owners, np.frombuffer(builder.frequencies, dtype="u1"))
+        if len(self._latest.keys) > _MOST_LATEST:
+            self._sorted, self._latest = (self._sorted + self._latest).by_key(), LivePostings.none()
         read = documents.seq * _SIGNS[source]
         former = ~np.isin(self._numbers, read)
         numbers = np.concatenate([self._numbers[former], read])
@@ -257,6 +295,7 @@ class IndexCache:
         self._postings: OrderedDict[tuple[str, int], Postings | None] = OrderedDict()
         self._corpora: OrderedDict[tuple[str, ...], Corpus] = OrderedDict()
         self._live: OrderedDict[tuple[Any, ...], _Live] = OrderedDict()
+        self._known: OrderedDict[tuple[Any, ...], KnownMessages] = OrderedDict()
         self._boosts: OrderedDict[tuple[Any, ...], tuple[float, Boosts]] = OrderedDict()
         self._conversations: OrderedDict[tuple[Any, ...], dict[int, str]] = OrderedDict()
 
@@ -317,6 +356,19 @@ class IndexCache:
                     self._postings[name] = postings
             while self._bytes > self._most_bytes and self._postings:
                 self._bytes -= _size(self._postings.popitem(last=False)[1])
+
+    def known_messages(self, connection: Connection) -> KnownMessages:
+        """What `know_messages` was told last of this database."""
+        info = connection.info
+        return self._known.get((info.host, info.port, info.dbname), KnownMessages())
+
+    def know_messages(self, connection: Connection, known: KnownMessages) -> None:
+        """Keeps what a search has learned for the next one."""
+        info = connection.info
+        with self._lock:
+            self._known[info.host, info.port, info.dbname] = known
+            while len(self._known) > _DATABASES:
+                self._known.popitem(last=False)
 
     def live(self, connection: Connection, database: int, wanted: Array, changes: Array) -> LiveRows:
         """The given rows (`signed`) of the given database (its oid), and of each the change that is at least seen."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import statement
-from rivet_pipeline.retrieval.index_cache import PieceName
+from rivet_pipeline.retrieval.index_cache import KnownMessages, PieceName
 from rivet_pipeline.retrieval.postings import CJK_RUN, Array, bare_words, cjk_pairs
 from rivet_pipeline.retrieval.types import Source
 
@@ -37,18 +37,30 @@ class IndexState:
     conversations: int
     database: int
     above: dict[Source, int]
+    #: What the next search needs not be told again.
+    known: KnownMessages
 
 
-def read_state(connection: Connection, query: str) -> IndexState:
-    """Asks the store, in one statement."""
+def read_state(connection: Connection, query: str, known: KnownMessages) -> IndexState:
+    """Asks the store, in one statement. `known` is that of an earlier state, of whatever database."""
     row = connection.execute(
-        statement("index_state"), {"query": query, "words": MAX_TERMS, "most": MOST_LIVE + 1}
+        statement("index_state"),
+        {
+            "query": query,
+            "words": MAX_TERMS,
+            "most": MOST_LIVE + 1,
+            "known_database": known.database,
+            "known_after": known.after,
+            "known_to": known.to,
+        },
     ).fetchone()
     assert row is not None  # the migration puts the one row of the corpus there
     paired = {sign.encode() for run in CJK_RUN.findall(row["folded"]) for sign in run}
     bare = list(bare_words(row["folded"]))[:MAX_TERMS]
     words = list(dict.fromkeys([word.encode() for word in row["words"] if word.encode() not in paired] + bare))
     pairs = list(cjk_pairs(row["folded"]))[:MAX_TERMS]
+    last = row["last_message_seq"]
+    row["new_messages"] += range(max(last, known.after) + 1, known.to + 1) if row["knows"] else ()
     live, changes = _live(row)
     pieces = zip(row["piece_ids"] or [], row["piece_tokens"] or [], row["piece_sources"] or [], strict=True)
     return IndexState(
@@ -61,8 +73,15 @@ def read_state(connection: Connection, query: str) -> IndexState:
         noise=np.array(row["noise"], dtype=np.int64),
         conversations=row["conversations"],
         database=row["database"],
-        above={"message": row["last_message_seq"], "summary": row["last_summary_seq"]},
+        above={"message": last, "summary": row["last_summary_seq"]},
+        known=KnownMessages(row["database"], last, last + _unbroken(np.array(row["new_messages"], np.int64) - last)),
     )
+
+
+def _unbroken(numbers: Array) -> int:
+    """How far different numbers above 0 go from 1 on without one missing."""
+    ordered = np.sort(numbers)
+    return int(np.count_nonzero(ordered == np.arange(1, len(ordered) + 1)))
 
 
 def _live(row: dict[str, Any]) -> tuple[Array, Array]:

@@ -1,18 +1,23 @@
 -- What a search must know before it reads any postings, as of one moment: the query's words, rarest first, and those of
 -- its split form; the pieces of the index; the rows that no piece has, or not as they are now; the noise conversations.
+-- Messages that the process knows already (`KnownMessages`) are not listed again, as far as this `knows` is true of them.
 SELECT ros_fold(left(%(query)s, 8000)) AS folded,
        ARRAY(SELECT t.term FROM unnest(ros_query_terms(%(query)s)) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term
              ORDER BY coalesce(l.df, 0), t.term LIMIT %(words)s) AS words,
        tsvector_to_array(to_tsvector('pg_catalog.english', ros_split(ros_fold(left(%(query)s, 8000))))) AS parts,
-       (SELECT oid FROM pg_database WHERE datname = current_database()) AS database,
+       d.oid AS database, k.holds AS knows,
        c.last_message_seq, c.last_summary_seq,
        p.ids AS piece_ids, p.tokens AS piece_tokens, p.sources AS piece_sources,
-       ARRAY(SELECT m.seq FROM ros_messages AS m WHERE m.seq > c.last_message_seq ORDER BY m.seq DESC LIMIT %(most)s) AS new_messages,
+       ARRAY(SELECT m.seq FROM ros_messages AS m
+             WHERE m.seq > CASE WHEN k.holds THEN greatest(c.last_message_seq, %(known_to)s::bigint) ELSE c.last_message_seq END
+             ORDER BY m.seq DESC LIMIT %(most)s) AS new_messages,
        ARRAY(SELECT s.seq FROM ros_summaries AS s WHERE s.seq > c.last_summary_seq ORDER BY s.seq DESC LIMIT %(most)s) AS new_summaries,
        h.sources AS changed_sources, h.seqs AS changed_seqs, h.changes AS changed_changes,
        ARRAY(SELECT n.number FROM ros_conversations AS n WHERE ros_is_noise(n.session_key, n.settings) ORDER BY n.number) AS noise,
        (SELECT coalesce(max(number), 0) FROM ros_conversations) AS conversations
 FROM ros_corpus AS c
+CROSS JOIN (SELECT oid FROM pg_database WHERE datname = current_database()) AS d
+CROSS JOIN LATERAL (SELECT d.oid = %(known_database)s::oid AND c.last_message_seq >= %(known_after)s::bigint AS holds) AS k
 CROSS JOIN (SELECT array_agg(id ORDER BY id) AS ids, array_agg(token::text ORDER BY id) AS tokens,
                    array_agg(source ORDER BY id) AS sources FROM ros_index_pieces) AS p
 CROSS JOIN (SELECT array_agg(source ORDER BY source, seq) AS sources, array_agg(seq ORDER BY source, seq) AS seqs,

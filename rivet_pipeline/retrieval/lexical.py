@@ -160,7 +160,10 @@ class TextSearch:
                     raise
 
     def _read(self) -> None:
-        state = self._state = index_state.read_state(self._connection, self._request.query)
+        known = self._index.known_messages(self._connection)
+        state = self._state = index_state.read_state(self._connection, self._request.query, known)
+        if not state.is_behind:
+            self._index.know_messages(self._connection, state.known)
         self.has_words = bool(state.words)
         corpus = self._index.corpus(self._connection, state.pieces)
         seen = slice(0 if state.is_behind else None)

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from rivet_pipeline.db.pool import Connection, connect
-from rivet_pipeline.retrieval import index_pieces, index_rows, index_state, lexical, lexicon, text_scoring
+from rivet_pipeline.retrieval import index_cache, index_pieces, index_rows, index_state, lexical, lexicon, text_scoring
 from rivet_pipeline.retrieval.index_cache import IndexCache, PieceName
 from rivet_pipeline.retrieval.lexicon import is_due, pending_lexicon, refresh_lexicon
 from rivet_pipeline.retrieval.postings import cjk_pairs, term_key
@@ -185,6 +185,7 @@ def tiny_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a few rows, so that a small store has many and joins them often."""
     monkeypatch.setattr(index_rows, "MOST_DOCUMENTS", 7)
     monkeypatch.setattr(index_pieces, "_MOST_SMALL", 3)
+    monkeypatch.setattr(index_cache, "_MOST_LATEST", 25)
 
 
 @pytest.mark.usefixtures("tiny_pieces")
@@ -531,6 +532,42 @@ def test_searches_see_each_row_once_while_others_write_and_refresh(connection: C
     refresh_lexicon(connection)
     found = lexical.score_texts(connection, SearchRequest("whimbrel", limit=50), now=NOW, kept=1_000)
     assert len(found.scores) == 100
+
+
+def test_a_message_that_is_committed_late_is_found_although_later_ones_are_known(
+    connection: Connection, database_url: str
+) -> None:
+    conversation, other = add_conversation(connection), add_conversation(connection)
+    index = IndexCache()
+
+    def found() -> set[int]:
+        scores = lexical.score_texts(connection, SearchRequest("balok", limit=50), now=NOW, kept=50, index=index).scores
+        return {seq for _, seq in scores}
+
+    add_message(connection, "balok first", conversation=conversation)
+    assert found() == {1}
+    with connect(database_url) as slow, slow.transaction():
+        add_message(slow, "balok late", conversation=other)
+        add_message(connection, "balok third", conversation=conversation)
+        assert found() == {1, 3}
+    assert found() == {1, 2, 3}
+    # One whose transaction is given up leaves a number without a message.
+    with connect(database_url) as slow, slow.transaction():
+        add_message(slow, "balok never", conversation=other)
+        raise psycopg.Rollback
+    add_message(connection, "balok fifth", conversation=conversation)
+    assert found() == {1, 2, 3, 5}
+    assert index.known_messages(connection)[1:] == (0, 3)
+    refresh_lexicon(connection)
+    add_message(connection, "balok sixth", conversation=conversation)
+    assert found() == {1, 2, 3, 5, 6}
+    assert index.known_messages(connection)[1:] == (5, 6)
+    # What is known counts from the end of the index, which begins anew here.
+    refresh_lexicon(connection, rebuild=True)
+    connection.execute("UPDATE ros_corpus SET last_message_seq = 0, last_summary_seq = 0")
+    connection.execute("DELETE FROM ros_postings")
+    connection.execute("DELETE FROM ros_index_pieces")
+    assert found() == {1, 2, 3, 5, 6}
 
 
 def test_the_index_forgets_the_words_of_a_redacted_row(connection: Connection) -> None:

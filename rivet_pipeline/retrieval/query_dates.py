@@ -1,5 +1,7 @@
 """The dates that a query names: `in August 2023`, `on 3 June`, `2022-05-01`, `between August 11 and August 15 2023`.
 
+Times that are named from the present (`last week`) are read where there is no date (`relative_dates.py`).
+
 What was said at such a time is likely to be meant, whatever words it used; `scoring.py` says by how much. A filter is
 the caller's to set (`windows.py`); nothing here leaves a row out.
 """
@@ -13,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rivet_pipeline.retrieval.relative_dates import relative_days
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
@@ -105,7 +109,8 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
     A date without a year is that of a year named elsewhere in the query, else the last one that has begun by `now`;
     `this December` is that of this year. Two dates behind `between` or `from` are one period, and so are two days of a
     month (`3-5 June`); the first says which year. A date that does not exist is none, neither is one to come, at which
-    nothing was said yet, nor one that ends a time without a beginning (`until 3 June`).
+    nothing was said yet, nor one that ends a time without a beginning (`until 3 June`). In a query without a date a
+    time named from the present is read (`last week`).
     """
     found: list[tuple[re.Match[str], Period]] = []
     taken = [False] * len(query)
@@ -123,12 +128,24 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
             taken[match.start() : match.end()] = [True] * (match.end() - match.start())
             if found or _SPAN.search(before) or not _is_end(before):
                 found.append((match, period))
+    if not found:
+        return _from_present(query, now)
     found = sorted(found, key=lambda one: one[0].start())[:_MOST_DATES]
     periods = [period for _, period in found]
     if len(periods) == 2 and _SPAN.search(query):
         coming = [] if lone else _coming(found[1][0], periods[0], now)
         periods = _joined(periods[0], [periods[1], *coming]) or periods
     return tuple(period for period in periods if period.start <= now)
+
+
+def _from_present(query: str, now: datetime) -> tuple[Period, ...]:
+    """The times that are named from the present, but for those that only end one (`before last week`)."""
+    named = [
+        Period(first - _ASIDE, last + 2 * _ASIDE)
+        for place, first, last in relative_days(query, now.astimezone(UTC))
+        if not _is_end(query[max(0, place - _LOOKED_BACK) : place])
+    ]
+    return tuple(named[:_MOST_DATES])
 
 
 def _coming(match: re.Match[str], first: Period, now: datetime) -> list[Period]:

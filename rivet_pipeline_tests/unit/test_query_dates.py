@@ -121,6 +121,66 @@ def test_a_year_that_is_not_named_is_that_of_the_first_day_or_of_this(
 
 
 @pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("what did we do yesterday?", [("2026-03-09", "2026-03-09")]),
+        ("what broke last night", [("2026-03-09", "2026-03-09")]),
+        ("what was said the day before yesterday", [("2026-03-08", "2026-03-08")]),
+        ("last week's decision about the parser", [("2026-03-02", "2026-03-08")]),
+        ("what did I bake Last Weekend", [("2026-03-07", "2026-03-08")]),
+        ("what was invoiced last month", [("2026-02-01", "2026-02-28")]),
+        ("the trip of last year", [("2025-01-01", "2025-12-31")]),
+        ("who came last Friday", [("2026-03-06", "2026-03-06")]),
+        ("who came last Tuesday", [("2026-03-03", "2026-03-03")]),
+        ("the flight 5 days ago", [("2026-03-05", "2026-03-05")]),
+        ("the book I read a week ago", [("2026-02-28", "2026-03-06")]),
+        ("the book I read two weeks ago", [("2026-02-21", "2026-02-27")]),
+        ("the festival a month ago", [("2026-01-24", "2026-02-23")]),
+        ("what I cooked a couple of days ago", [("2026-03-07", "2026-03-09")]),
+        ("what I cooked a few days ago", [("2026-03-04", "2026-03-08")]),
+        ("trips in the past three months", [("2025-12-10", "2026-03-10")]),
+        ("what we fixed over the last 2 weeks", [("2026-02-24", "2026-03-10")]),
+        ("sports during the past month", [("2026-02-08", "2026-03-10")]),
+        ("between last Friday and yesterday", [("2026-03-06", "2026-03-06"), ("2026-03-09", "2026-03-09")]),
+        # Who names a date counts from that, not from the present.
+        ("what was on last weekend before 3 June 2024", [("2024-06-03", "2024-06-03")]),
+    ],
+)
+def test_times_are_named_from_the_present(query: str, expected: list[tuple[str, str]]) -> None:
+    assert days(query) == expected
+
+
+def test_on_a_sunday_the_last_weekend_is_the_one_before() -> None:
+    sunday = datetime(2026, 3, 15, 23, 59, tzinfo=UTC)
+    assert days("the party last weekend", sunday) == [("2026-03-07", "2026-03-08")]
+    assert days("last week", sunday) == [("2026-03-02", "2026-03-08")]
+    assert days("last Sunday", sunday) == [("2026-03-08", "2026-03-08")]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "how many days ago did I meet Emma",
+        "more than two weeks ago",
+        "over a month ago",
+        "the last two days of the sprint",
+        "the last week of the sprint",
+        "print yesterday's date in bash",
+        "what did we do before yesterday",
+        "everything until last week",
+        "at last we may ship",
+        "the last weeks",
+        "today we write the parser",
+        "900 years ago 999 years ago",
+        "blasts from the pastor",
+        "the lastweek table",
+    ],
+)
+def test_what_is_no_time_from_the_present_names_none(query: str) -> None:
+    assert named_periods(query, datetime(900, 3, 10, tzinfo=UTC) if "900" in query else NOW) == ()
+
+
+@pytest.mark.parametrize(
     "query",
     [
         "0 June",
@@ -152,7 +212,29 @@ def test_what_is_no_date_names_none(query: str) -> None:
     assert named_periods(query, NOW) == ()
 
 
-@given(st.text(max_size=200))
+_SOME = st.sampled_from(
+    [
+        "last",
+        "past",
+        "the",
+        "a",
+        "couple of",
+        "few",
+        "two",
+        "999",
+        "0",
+        "day",
+        "week",
+        "weekend",
+        "month",
+        "years",
+        "ago",
+    ]
+    + ["yesterday", "before", "friday", "night", "in", "over", "of", "3 June", "until"]
+)
+
+
+@given(st.one_of(st.text(max_size=200), st.lists(_SOME, max_size=9).map(" ".join)))
 def test_any_text_is_read(query: str) -> None:
     for period in named_periods(query, NOW):
         assert period.start < period.end

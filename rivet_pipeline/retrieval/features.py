@@ -49,6 +49,7 @@ class Features(NamedTuple):
     memory_type: str | None
     head: str
     characters: int | None
+    length: int
     access_count: int | None
     last_accessed: int | None
     similarity: float | None

@@ -289,7 +289,8 @@ def _lend(
     session = np.array([texts.context.sessions.get(name, 0.0) for name in numbers])[conversation]
     # A summary speaks for its conversation, whatever words the messages used.
     session = np.where(np.array(keys) < 0, np.maximum(session, candidates.text), session)
-    lent = scoring.lent(before=before, after=after, tree=tree, profile=profile)
+    length = np.array([row.length for row in candidates.rows], dtype=np.float64)
+    lent = scoring.lent(before=before, after=after, tree=tree, length=length, profile=profile)
     named = none
     if periods:
         named = shares_of_time(periods, np.array([row.at for row in candidates.rows]), profile.named_fades_days)
@@ -311,7 +312,7 @@ def _lend(
         named=named if is_dated else None,
         profile=profile,
     )
-    neighbours = scoring.lent(before=before, after=after, tree=none, profile=profile)
+    neighbours = scoring.lent(before=before, after=after, tree=none, length=length, profile=profile)
     temporal = named if is_dated else candidates.temporal
     return _Context(neighbours, tree, session, session_best, named, temporal, context)
 

@@ -72,6 +72,8 @@ class Profile:
     lent_before: float = 0.3
     lent_after: float = 0.1
     lent_tree: float = 0.3
+    #: A text of more bytes is lent ever less by the messages beside it: it says itself what it is about.
+    lent_length: int = 300
     #: What the conversation taken as one text adds, and the best row of it.
     session: float = 0.5
     session_best: float = 0.2
@@ -186,13 +188,14 @@ def relevance(*, text: Value, semantic: Value, profile: Profile = PROFILE) -> Va
     return (profile.text * text + profile.semantic * semantic) / both if both > 0 else 0.0 * text
 
 
-def lent(*, before: Value, after: Value, tree: Value, profile: Profile = PROFILE) -> Value:
+def lent(*, before: Value, after: Value, tree: Value, length: Value, profile: Profile = PROFILE) -> Value:
     """What a row's surroundings lend it, from 0 to the sum of the neighbours' two shares.
 
-    The arguments are the relevance of the message before it, of the one after it, and of its best relative in the
-    summary tree, each from 0 to 1 and 0 where there is none.
+    The first three are the relevance of the message before it, of the one after it, and of its best relative in the
+    summary tree, each from 0 to 1 and 0 where there is none. `length` is that of the row's own text in bytes.
     """
-    lends = profile.lent_before * before + profile.lent_after * after
+    needs = np.minimum(1.0, profile.lent_length / np.maximum(length, 1.0))
+    lends = needs * (profile.lent_before * before + profile.lent_after * after)
     bounded: Value = np.minimum(most_lent(profile), np.maximum(lends, profile.lent_tree * tree))
     return bounded
 

@@ -218,7 +218,8 @@ _SOME = st.sampled_from(
         "past",
         "the",
         "a",
-        "couple of",
+        "couple",
+        "of",
         "few",
         "two",
         "999",
@@ -229,8 +230,16 @@ _SOME = st.sampled_from(
         "month",
         "years",
         "ago",
+        "yesterday",
+        "before",
+        "friday",
+        "night",
+        "in",
+        "over",
+        "3",
+        "June",
+        "until",
     ]
-    + ["yesterday", "before", "friday", "night", "in", "over", "of", "3 June", "until"]
 )
 
 

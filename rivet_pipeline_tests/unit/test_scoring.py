@@ -146,6 +146,7 @@ _PARTS = (
     *("text", "coverage", "semantic", "temporal", "importance"),
     *("before", "after", "tree", "session", "best_row", "named"),
 )
+_named_parts = st.fixed_dictionaries(dict.fromkeys(_PARTS, _part) | {"brevity": st.floats(1e-9, 10)})
 
 
 def _whole(parts: dict[str, float], best: float) -> float:
@@ -153,21 +154,19 @@ def _whole(parts: dict[str, float], best: float) -> float:
     own = scoring.relevance(
         text=scoring.text_part(bm25=parts["text"], coverage=parts["coverage"]), semantic=parts["semantic"]
     )
-    lent = scoring.lent(before=parts["before"], after=parts["after"], tree=parts["tree"])
+    lent = scoring.lent(before=parts["before"], after=parts["after"], tree=parts["tree"], length=10 / parts["brevity"])
     context = scoring.in_context(
         own=own, lent=lent, session=parts["session"], session_best=parts["best_row"], named=parts["named"]
     )
     return scoring.total(context=context, best=best, temporal=parts["temporal"], importance=parts["importance"])
 
 
-@given(parts=st.fixed_dictionaries(dict.fromkeys(_PARTS, _part)), best=_part)
+@given(parts=_named_parts, best=_part)
 def test_a_score_stays_within_the_scale(parts: dict[str, float], best: float) -> None:
     assert 0 <= _whole(parts, best) <= 1 + 1e-12
 
 
-@given(
-    parts=st.fixed_dictionaries(dict.fromkeys(_PARTS, _part)), best=_part, name=st.sampled_from(_PARTS), higher=_part
-)
+@given(parts=_named_parts, best=_part, name=st.sampled_from([*_PARTS, "brevity"]), higher=_part)
 def test_a_score_never_falls_when_a_part_rises(parts: dict[str, float], best: float, name: str, higher: float) -> None:
     raised = parts | {name: max(parts[name], higher)}
     assert _whole(raised, best) >= _whole(parts, best) - 1e-12
@@ -216,5 +215,9 @@ def test_without_a_known_coverage_bm25_is_the_text_part() -> None:
 
 
 def test_an_answer_borrows_more_from_its_question_than_the_other_way_round() -> None:
-    assert scoring.lent(before=1, after=0, tree=0) > scoring.lent(before=0, after=1, tree=0)
-    assert scoring.lent(before=1, after=1, tree=1) == scoring.most_lent()
+    short, page = PROFILE.lent_length, 10 * PROFILE.lent_length
+    assert scoring.lent(before=1, after=0, tree=0, length=short) > scoring.lent(before=0, after=1, tree=0, length=short)
+    assert scoring.lent(before=1, after=1, tree=1, length=short) == scoring.most_lent()
+    assert scoring.lent(before=1, after=1, tree=0, length=page) == pytest.approx(scoring.most_lent() / 10)
+    # A summary is long and says what its messages say.
+    assert scoring.lent(before=0, after=0, tree=1, length=page) == scoring.lent(before=0, after=0, tree=1, length=0)

@@ -49,6 +49,12 @@ from rivet_pipeline.retrieval.vector_pieces import refresh_vector_pieces
 
 PARTS = ("agreement", "http", "modes", "naive", "tantivy")
 
+#: Milliseconds of each query, by what was asked and how.
+Times = dict[str, list[float]]
+
+#: Queries of all kinds together, as many of each.
+BOTH = "both"
+
 #: The baseline's name among the rows of a kind of queries.
 _NAIVELY = "naive ts_rank_cd"
 
@@ -146,7 +152,7 @@ def agreement(connection: Connection, queries: Sequence[str]) -> float:
     return float(np.mean(shares))
 
 
-def measure_tantivy(connection: Connection, kinds: dict[str, list[Asked]], folder: Path, rounds: int) -> Figures:
+def measure_tantivy(connection: Connection, kinds: dict[str, list[Asked]], folder: Path, rounds: int) -> Times:
     """The same rows in an in-process Tantivy index with its English stemmer: the limit of a search by words alone."""
     import tantivy
 
@@ -180,7 +186,7 @@ def measure_tantivy(connection: Connection, kinds: dict[str, list[Asked]], folde
 
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"tantivy: built in {seconds:.1f} s, {size / 1e6:.1f} MB", flush=True)
-    return {f"{kind}: tantivy": percentiles(timed(run, asked, rounds)) for kind, asked in kinds.items()}
+    return {f"{kind}: tantivy": timed(run, asked, rounds) for kind, asked in kinds.items()}
 
 
 @contextmanager
@@ -243,20 +249,27 @@ def measure(
     url: str, folder: Path, connection: Connection, kinds: dict[str, list[str]], options: argparse.Namespace
 ) -> Figures:
     """Every way of asking, one after the other, with each kind of queries."""
-    rows: Figures = {}
+    times: Times = {}
+    modes: Figures = {}
     asked = {kind: [Asked(query) for query in queries] for kind, queries in kinds.items()}
     if "http" in options.parts:
-        rows |= measure_http(url, folder, asked, options.rounds)
+        times |= measure_http(url, folder, asked, options.rounds)
     if "modes" in options.parts:
-        rows |= measure_modes(url, folder, connection, asked["words"][: options.modes], options.rounds)
+        modes = measure_modes(url, folder, connection, asked["words"][: options.modes], options.rounds)
     for kind, plain in asked.items():
         few = plain[: options.naive]
         if "naive" in options.parts:
-            rows[f"{kind}: {_NAIVELY}"] = percentiles(timed(naive(connection), few, 1))
-            rows[f"{kind}: naive, filtered"] = percentiles(timed(naive(connection), filtered(few), 1))
+            times[f"{kind}: {_NAIVELY}"] = timed(naive(connection), few, 1)
+            times[f"{kind}: naive, filtered"] = timed(naive(connection), filtered(few), 1)
     if "tantivy" in options.parts and find_spec("tantivy") is not None:
-        rows |= measure_tantivy(connection, asked, folder / "tantivy", options.rounds)
-    return rows
+        times |= measure_tantivy(connection, asked, folder / "tantivy", options.rounds)
+    return {name: percentiles(each) for name, each in (times | together(times, list(kinds))).items()} | modes
+
+
+def together(times: Times, kinds: Sequence[str]) -> Times:
+    """What was asked with queries of every kind, all of these together."""
+    ways = [name.removeprefix(f"{kinds[0]}: ") for name in times if name.startswith(f"{kinds[0]}: ")]
+    return {f"{BOTH}: {way}": [one for kind in kinds for one in times[f"{kind}: {way}"]] for way in ways}
 
 
 def filtered(asked: list[Asked]) -> list[Asked]:
@@ -271,9 +284,9 @@ def filtered(asked: list[Asked]) -> list[Asked]:
     ]
 
 
-def measure_http(url: str, folder: Path, kinds: dict[str, list[Asked]], rounds: int) -> Figures:
+def measure_http(url: str, folder: Path, kinds: dict[str, list[Asked]], rounds: int) -> Times:
     """The ways of asking the API, and its captures meanwhile."""
-    rows: Figures = {}
+    rows: Times = {}
     with api_process(url, folder) as port:
         for kind, plain in kinds.items():
             for name, mode, asked in (
@@ -281,11 +294,11 @@ def measure_http(url: str, folder: Path, kinds: dict[str, list[Asked]], rounds: 
                 ("words only", "fts", plain),
                 ("hybrid, filtered", "hybrid", filtered(plain)),
             ):
-                rows[f"{kind}: {name}"] = percentiles(timed(searcher(port, mode), asked, rounds))
+                rows[f"{kind}: {name}"] = timed(searcher(port, mode), asked, rounds)
         with captures(port, url) as times:
             for kind, plain in kinds.items():
-                rows[f"{kind}: hybrid, 50 captures/s"] = percentiles(timed(searcher(port, "hybrid"), plain, rounds))
-        rows["a capture, meanwhile"] = percentiles(times)
+                rows[f"{kind}: hybrid, 50 captures/s"] = timed(searcher(port, "hybrid"), plain, rounds)
+        rows["a capture, meanwhile"] = times
     return rows
 
 

@@ -23,7 +23,7 @@ from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, fil
 from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedError
 from rivet_pipeline.retrieval.postings import ROLES, Array, term_key
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal_of_days
-from rivet_pipeline.retrieval.text_scoring import Field, Numbers, TermPostings, promise, tells, top, visible
+from rivet_pipeline.retrieval.text_scoring import Field, Numbers, TermPostings, hidden, promise, tells, top, visible
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source, signed, unsigned
 
 #: The rarest words by which conversations are scored.
@@ -190,7 +190,11 @@ class TextSearch:
             return
         self._scored = True
         self._scores = self._field.score(self._words)
-        self._scores *= self._shown
+        left_out = hidden(self._field, self._request, self._state.noise)
+        if left_out is None:
+            self._scores *= self._shown
+        else:
+            self._scores[left_out] = 0
         self._highest = max(float(self._scores.max(initial=0)), 1e-9)
         # The exact text of a literal query may stand in any row.
         likely = None if self._parts or len(self._scores) < _MANY else self._weigh_likely()
@@ -215,10 +219,9 @@ class TextSearch:
 
         Nearly every row holds some word of a question, and most of them can be told to be worth little without a look.
         """
-        some = self._field.recent(self._now, _LIKELY_FRESH)
-        some[self._boosted[self._boosted >= 0]] = True
-        some &= self._scores > 0
-        some |= self._scores >= np.float32(_LIKELY_TEXT * self._highest)
+        some = self._scores >= np.float32(_LIKELY_TEXT * self._highest)
+        for fresh in (self._field.recent(self._now, _LIKELY_FRESH), self._boosted[self._boosted >= 0]):
+            some[fresh[self._scores[fresh] > 0]] = True
         likely = self._weigh(np.flatnonzero(some))
         if len(likely.positions) < self._kept:
             return None

@@ -1,6 +1,5 @@
 -- The nearest chunks in the order of the model's own index. The cast, the literal model and the literal kind are the
 -- index's.
-DECLARE {cursor} NO SCROLL CURSOR FOR
 SELECT {alias}.seq, 1 - (e.embedding::halfvec({width}) <=> %(vector)s::halfvec({width})) AS similarity
 FROM ros_embeddings AS e
 JOIN {table} AS {alias} ON {alias}.id = e.owner_id

@@ -235,16 +235,14 @@ class Field:
         )
 
     def recent(self, now: datetime, least: float) -> Array:
-        """For each position whether a row that was never accessed is at least so fresh; live ones are taken to be."""
+        """The positions of rows that would be at least so fresh were they never accessed; live ones are taken to be."""
         moment = _quarter(now)
         recent = self.corpus.kept.get("recent")
         if recent is None or recent[0] != (self.profile, moment, least):
-            recent = (
-                (self.profile, moment, least),
-                corpus_freshness(self.corpus, moment, self.profile) >= np.float32(least),
-            )
+            fresh = corpus_freshness(self.corpus, moment, self.profile)
+            recent = ((self.profile, moment, least), np.flatnonzero(fresh >= np.float32(least)))
             self.corpus.kept["recent"] = recent
-        return np.concatenate([recent[1], np.ones(len(self.live.documents), dtype=bool)])
+        return np.concatenate([recent[1], np.arange(len(self.corpus), len(self))])
 
     def _both(self, positions: Array, old: Callable[[Array], Array], new: Callable[[Array], Array]) -> Array:
         split = int(np.searchsorted(positions, len(self.corpus)))
@@ -376,20 +374,38 @@ def visible(field: Field, request: SearchRequest, conversations: Array | None, n
     one is asked for by its id.
     """
     corpus, live = field.corpus, field.live
-    shown = corpus.kept.get("shown")
-    if shown is None or not np.array_equal(shown[0], noise):
-        shown = (noise, _shown(corpus.documents, corpus.alive, noise))
-        corpus.kept["shown"] = shown
     if request.conversation_id is not None:
         noise = noise[:0]
-        shown = (noise, _shown(corpus.documents, corpus.alive, noise))
+        shown = _shown(corpus.documents, corpus.alive, noise)
+    else:
+        shown = _shown_of_corpus(corpus, noise)[0]
     live_shown = _shown(live.documents, live.alive, noise)
     return np.concatenate(
         [
-            _passing(shown[1], corpus.documents, corpus.is_message, request, conversations),
+            _passing(shown, corpus.documents, corpus.is_message, request, conversations),
             _passing(live_shown, live.documents, live.messages, request, conversations),
         ]
     )
+
+
+def hidden(field: Field, request: SearchRequest, noise: Array) -> Array | None:
+    """The positions that a request without any filter leaves out; None for one with filters."""
+    filters = (request.agent, request.role, request.since, request.before, request.conversation_id, request.tag)
+    if request.scope != "both" or any(one is not None for one in filters):
+        return None
+    live = np.flatnonzero(~_shown(field.live.documents, field.live.alive, noise))
+    return np.concatenate([_shown_of_corpus(field.corpus, noise)[1], live + len(field.corpus)])
+
+
+def _shown_of_corpus(corpus: Corpus, noise: Array) -> tuple[Array, Array]:
+    """Which documents no filter is needed for, and where the others stand."""
+    kept = corpus.kept.get("shown")
+    if kept is None or not np.array_equal(kept[0], noise):
+        shown = _shown(corpus.documents, corpus.alive, noise)
+        kept = (noise, (shown, np.flatnonzero(~shown)))
+        corpus.kept["shown"] = kept
+    both: tuple[Array, Array] = kept[1]
+    return both
 
 
 def _shown(documents: Documents, alive: Array, noise: Array) -> Array:

@@ -255,6 +255,7 @@ class _Side:
             "walk_cost": _WALK_COST * wanted,
         }
         self._chunks = round(_CHUNKS_PER_ROW * wanted)
+        self._is_open = request.conversation_id is None and not is_narrow(request)
         self._walks = request.conversation_id is None and not _is_small(connection, source, request, self._values)
         self._asked: Cursor[DictRow] | None = None
 
@@ -263,16 +264,12 @@ class _Side:
         self._asked = self._walk() if self._walks else self._compare()
 
     def _walk(self) -> Cursor[DictRow]:
-        # Of a cursor no more chunks are read than it takes, and the next one is where the walk goes on.
-        self._connection.execute(
+        # Planned once where no filter says how many rows it leaves, else for what it leaves each time.
+        return self._connection.execute(
             _statement("nearest_walk", self.source, self._model),
             self._values | {"chunks": self._chunks},
-            prepare=False,
+            prepare=None if self._is_open else False,
         )
-        return self._fetch(self._wanted)
-
-    def _fetch(self, chunks: int) -> Cursor[DictRow]:
-        return self._connection.execute(f"FETCH {chunks} FROM nearest_{self.source}".encode(), prepare=False)
 
     def _compare(self) -> Cursor[DictRow]:
         exact = _statement("nearest_exact", self.source, self._model)
@@ -284,10 +281,6 @@ class _Side:
         rows = self._asked.fetchall()
         while self._walks:
             best = _best_chunks(self.source, rows)
-            if len(best) < self._wanted == len(rows):
-                rows += self._fetch(self._chunks - self._wanted).fetchall()
-                best = _best_chunks(self.source, rows)
-            self._connection.execute(f"CLOSE nearest_{self.source}".encode(), prepare=False)
             if len(best) >= self._wanted:
                 return dict(list(best.items())[: self._wanted])
             self._walks = len(rows) == self._chunks
@@ -302,7 +295,6 @@ def _statement(name: str, source: Source, model: ServingModel) -> bytes:
         model=sql.Literal(model.id),
         width=sql.Literal(model.dimensions),
         kind=sql.Literal(source),
-        cursor=sql.Identifier(f"nearest_{source}"),
         table=sql.Identifier("ros_messages" if source == "message" else "ros_summaries"),
         alias=sql.Identifier("m" if source == "message" else "s"),
         filter=MESSAGE_FILTER if source == "message" else SUMMARY_FILTER,

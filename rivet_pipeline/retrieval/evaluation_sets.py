@@ -188,15 +188,14 @@ def _locomo_questions(
 def read_longmemeval(path: Path) -> QuestionSet:
     """Reads a LongMemEval file (oracle, S or M).
 
-    All sessions of the file stand in one store, each once, and every question is asked of all of them. The store is
-    looked at when its last session has ended, for all questions alike: at the date of a question itself most of the
-    store would still lie in the future. Questions without an answer (`_abs`) are reported apart. Dates have no zone and
-    are taken as UTC. Raises `InvalidInputError` for a file of another kind.
+    All sessions of the file stand in one store, each once, and every question is asked of all of them, at its own date:
+    `last week` is a week of that. What other questions' sessions say later counts as brand new then. Questions without
+    an answer (`_abs`) are reported apart. Dates have no zone and are taken as UTC. Raises `InvalidInputError` for a
+    file of another kind.
     """
     data = _load(path, "LongMemEval")
     conversations: dict[str, Conversation] = {}
     answers: dict[str, set[TurnKey]] = {}
-    asked: list[tuple[datetime, Mapping[str, Any]]] = []
     for number, entry in enumerate(data):
         try:
             for key, date, turns in zip(
@@ -209,13 +208,10 @@ def read_longmemeval(path: Path) -> QuestionSet:
                     answers[session_key] = {
                         turn_key(session_key, str(index)) for index, turn in enumerate(turns) if turn.get("has_answer")
                     }
-            asked.append((_longmemeval_date(entry["question_date"]), entry))
-            _longmemeval_question(entry, answers, asked[-1][0])
+            _longmemeval_question(entry, answers)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _fail(path, "LongMemEval", f"question {number + 1}", error) from error
-    turns = (turn.at for session in conversations.values() for turn in session.turns)
-    now = max([*(moment for moment, _ in asked), *turns])
-    questions = tuple(_longmemeval_question(entry, answers, now) for _, entry in asked)
+    questions = tuple(_longmemeval_question(entry, answers) for entry in data)
     return QuestionSet("longmemeval", tuple(conversations.values()), questions)
 
 
@@ -239,13 +235,13 @@ def _longmemeval_session(session_key: str, began: datetime, turns: Iterable[Mapp
     )
 
 
-def _longmemeval_question(entry: Mapping[str, Any], answers: Mapping[str, set[TurnKey]], now: datetime) -> Question:
+def _longmemeval_question(entry: Mapping[str, Any], answers: Mapping[str, set[TurnKey]]) -> Question:
     sessions = [f"longmemeval:{key}" for key in entry["answer_session_ids"] if f"longmemeval:{key}" in answers]
     abstains = str(entry["question_id"]).endswith("_abs")
     return Question(
         id=clean_text(str(entry["question_id"])),
         text=clean_text(str(entry["question"])),
-        now=now,
+        now=_longmemeval_date(entry["question_date"]),
         turns=frozenset[str]().union(*(answers[key] for key in sessions)),
         sessions=frozenset(sessions),
         group="abstention" if abstains else clean_text(str(entry["question_type"])),

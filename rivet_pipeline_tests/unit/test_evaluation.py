@@ -96,14 +96,15 @@ def test_a_locomo_file_becomes_a_conversation_a_session(tmp_path: Path) -> None:
     assert (nothing.turns, nothing.sessions) == (frozenset(), frozenset())
 
 
-def test_a_longmemeval_file_is_one_store_asked_when_its_last_session_is_over(tmp_path: Path) -> None:
+def test_a_longmemeval_file_is_one_store_and_each_question_is_asked_at_its_own_date(tmp_path: Path) -> None:
     read = read_longmemeval(written(tmp_path, LONGMEMEVAL))
     assert [one.session_key for one in read.conversations] == ["longmemeval:s1", "longmemeval:s2"]
     asked, abstention = read.questions
     assert asked.turns == {"longmemeval:s1#0"}
     assert asked.sessions == {"longmemeval:s1"}
     assert asked.agent is None
-    assert asked.now == abstention.now == datetime(2023, 6, 30, 8, 0, tzinfo=UTC)
+    assert asked.now == datetime(2023, 5, 28, 19, 47, tzinfo=UTC)
+    assert abstention.now == datetime(2023, 6, 28, 10, 0, tzinfo=UTC)
     assert (asked.counted, abstention.counted, abstention.group) == (True, False, "abstention")
 
 

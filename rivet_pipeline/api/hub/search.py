@@ -173,7 +173,8 @@ def search_page(asked: Annotated[Asked, Query()], page: FromHub) -> Response:
     problem = None
     results = None
     with page.resources.connection() as connection:
-        agents = known_agents(connection)
+        # One that nobody is called is a filter too, and the form says so.
+        agents = sorted({*known_agents(connection), *filter(None, [asked.agent])})
         tags = [f"{tag.key}:{tag.value}" for tag in count_tags(connection, limit=_TAGS)]
     recent: list[Conversation] = []
     try:

@@ -168,6 +168,9 @@ def test_the_filters_narrow_and_stay_chosen(client: httpx.Client) -> None:
     chosen = [attributes.get("value") for tag, attributes in read.tags if tag == "option" and "selected" in attributes]
     assert chosen == [None, "messages", "fts"]
     assert "without the filter on agent and scope" in read.words
+    # Nor does the form say that any agent was asked for where nobody has the name.
+    form = client.get("/hub?q=sessions&agent=nobody<b>").text
+    assert "<option selected>nobody&lt;b&gt;</option>" in form
     assert len(page(client, "/hub", q="postgres", scope="summaries").values("details", "hx-get")) > 3
 
 

@@ -120,7 +120,7 @@ def search_command(
         request = replace(request, conversation_id=conversation_of(connection, conversation))
         vectors, accesses = QueryVectors(settings), AccessRecorder()
         try:
-            response = search(connection, request, embed_query=vectors.on(connection))
+            response = search(connection, request, embed_query=vectors.on(connection), now=datetime.now(zone))
         except InvalidInputError as error:
             raise typer.BadParameter(error.problem, param_hint=_OPTIONS.get(error.field, error.field)) from None
         expansions = (

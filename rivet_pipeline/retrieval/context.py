@@ -235,7 +235,10 @@ def _find(
     with connection.transaction():
         _bound(connection, _SEARCH_MS)
         response = search(
-            connection, SearchRequest(asked, agent=request.agent, limit=_HITS), embed_query=embed_query, now=now
+            connection,
+            SearchRequest(asked, agent=request.agent, limit=_HITS),
+            embed_query=embed_query,
+            now=now.astimezone(request.zone),
         )
     if response.degraded is not None:
         degraded.append(Missing("meaning", response.degraded))

@@ -189,7 +189,7 @@ def read_longmemeval(path: Path) -> QuestionSet:
     """Reads a LongMemEval file (oracle, S or M).
 
     All sessions of the file stand in one store, each once, and every question is asked of all of them, at its own date:
-    `last week` is a week of that. What other questions' sessions say later counts as brand new then. Questions without
+    `last week` is a week of that. What other questions' sessions say later counts as brand new. Questions without
     an answer (`_abs`) are reported apart. Dates have no zone and are taken as UTC. Raises `InvalidInputError` for a
     file of another kind.
     """
@@ -208,6 +208,7 @@ def read_longmemeval(path: Path) -> QuestionSet:
                     answers[session_key] = {
                         turn_key(session_key, str(index)) for index, turn in enumerate(turns) if turn.get("has_answer")
                     }
+            # Only to say which question is of another kind; it is made below, when all answers are known.
             _longmemeval_question(entry, answers)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _fail(path, "LongMemEval", f"question {number + 1}", error) from error

@@ -189,10 +189,11 @@ class LivePostings(NamedTuple):
         """No posting."""
         return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype="u1"))
 
-    def __add__(self, other: LivePostings) -> LivePostings:  # type: ignore[override]
+    def joined(self, other: LivePostings) -> LivePostings:
+        """These and then others."""
         return LivePostings(*map(np.append, self, other))
 
-    def by_key(self) -> LivePostings:
+    def ordered(self) -> LivePostings:
         """The same, ascending by key; of one key as they stand here."""
         order = np.argsort(self.keys, kind="stable")
         return LivePostings(*(column[order] for column in self))
@@ -205,16 +206,16 @@ class LiveRows:
     documents: Documents
     messages: Array
     alive: Array
-    #: The postings by key, and behind them the latest as they came.
-    sorted: LivePostings
+    #: Postings that ascend by key, and behind them the latest as they came.
+    by_key: LivePostings
     latest: LivePostings
 
     def postings(self, key: int) -> tuple[Array, Array]:
         """The documents in force that hold a term, and how often."""
-        start, end = np.searchsorted(self.sorted.keys, (key, key + 1)).tolist()
+        start, end = np.searchsorted(self.by_key.keys, (key, key + 1)).tolist()
         at = np.flatnonzero(self.latest.keys == key)
-        owners = np.concatenate([self.sorted.owners[start:end], self.latest.owners[at]])
-        frequencies = np.concatenate([self.sorted.frequencies[start:end], self.latest.frequencies[at]])
+        owners = np.concatenate([self.by_key.owners[start:end], self.latest.owners[at]])
+        frequencies = np.concatenate([self.by_key.frequencies[start:end], self.latest.frequencies[at]])
         alive = self.alive[owners]
         return owners[alive], frequencies[alive]
 
@@ -233,7 +234,7 @@ class _Live:
         self._places = np.empty(0, dtype=np.int64)
         self._documents = PieceBuilder().documents()
         self._messages = np.empty(0, dtype=bool)
-        self._sorted = self._latest = LivePostings.none()
+        self._by_key = self._latest = LivePostings.none()
 
     def view(self, connection: Connection, wanted: Array, changes: Array) -> LiveRows:
         """The wanted rows (`signed`), each at least of the change that is asked for; what is not there yet is read."""
@@ -251,7 +252,7 @@ class _Live:
             at = self._find(wanted)
             alive = np.zeros(len(self._documents), dtype=bool)
             alive[self._places[at[at >= 0]]] = True
-            return LiveRows(self._documents, self._messages, alive, self._sorted, self._latest)
+            return LiveRows(self._documents, self._messages, alive, self._by_key, self._latest)
 
     def _find(self, wanted: Array) -> Array:
         """Where the rows stand among the numbers, -1 for what was never read."""
@@ -272,9 +273,10 @@ class _Live:
         self._documents = Documents.join([self._documents, documents])
         self._messages = np.append(self._messages, np.full(len(documents), source == "message"))
         keys = builder.keys()[np.frombuffer(builder.numbers, dtype="u4")]
-        self._latest += LivePostings(keys, owners, np.frombuffer(builder.frequencies, dtype="u1"))
+        frequencies = np.frombuffer(builder.frequencies, dtype="u1")
+        self._latest = self._latest.joined(LivePostings(keys, owners, frequencies))
         if len(self._latest.keys) > _MOST_LATEST:
-            self._sorted, self._latest = (self._sorted + self._latest).by_key(), LivePostings.none()
+            self._by_key, self._latest = self._by_key.joined(self._latest).ordered(), LivePostings.none()
         read = documents.seq * _SIGNS[source]
         former = ~np.isin(self._numbers, read)
         numbers = np.concatenate([self._numbers[former], read])
@@ -360,13 +362,15 @@ class IndexCache:
     def known_messages(self, connection: Connection) -> KnownMessages:
         """What `know_messages` was told last of this database."""
         info = connection.info
-        return self._known.get((info.host, info.port, info.dbname), KnownMessages())
+        with self._lock:
+            return self._known.get((info.host, info.port, info.dbname), KnownMessages())
 
     def know_messages(self, connection: Connection, known: KnownMessages) -> None:
         """Keeps what a search has learned for the next one."""
         info = connection.info
         with self._lock:
             self._known[info.host, info.port, info.dbname] = known
+            self._known.move_to_end((info.host, info.port, info.dbname))
             while len(self._known) > _DATABASES:
                 self._known.popitem(last=False)
 

@@ -13,7 +13,7 @@ from rivet_pipeline.retrieval.index_cache import KnownMessages, PieceName
 from rivet_pipeline.retrieval.postings import CJK_RUN, Array, bare_words, cjk_pairs
 from rivet_pipeline.retrieval.types import Source
 
-#: The rarest words of a query that take part; a pasted page has hundreds.
+#: The rarest words of a query that take part, and as many others; a pasted page has hundreds.
 MAX_TERMS = 64
 
 #: So many rows that the index has not are read into memory; more are left to `unindexed.py`.
@@ -25,6 +25,8 @@ class IndexState:
     """The answer of `index_state.sql`."""
 
     words: list[bytes]
+    #: Words that were never counted: they stand in rows that the index has not, if anywhere.
+    uncounted: list[bytes]
     parts: list[bytes]
     pieces: list[PieceName]
     #: Rows that the index has not as they are (`signed`, ascending), and the change of each that is to be seen, 0 for
@@ -37,8 +39,8 @@ class IndexState:
     conversations: int
     database: int
     above: dict[Source, int]
-    #: What the next search needs not be told again.
-    known: KnownMessages
+    #: What the next search needs not be told again; None when it can not be said.
+    known: KnownMessages | None
 
 
 def read_state(connection: Connection, query: str, known: KnownMessages) -> IndexState:
@@ -58,13 +60,15 @@ def read_state(connection: Connection, query: str, known: KnownMessages) -> Inde
     paired = {sign.encode() for run in CJK_RUN.findall(row["folded"]) for sign in run}
     bare = list(bare_words(row["folded"]))[:MAX_TERMS]
     words = list(dict.fromkeys([word.encode() for word in row["words"] if word.encode() not in paired] + bare))
+    uncounted = [word.encode() for word in row["uncounted"] if word.encode() not in (*paired, *bare)]
     pairs = list(cjk_pairs(row["folded"]))[:MAX_TERMS]
     last = row["last_message_seq"]
-    row["new_messages"] += range(max(last, known.after) + 1, known.to + 1) if row["knows"] else ()
-    live, changes = _live(row)
+    new_messages = [*row["new_messages"], *(range(last + 1, known.to + 1) if row["knows"] else ())]
+    live, changes = _live(row, new_messages)
     pieces = zip(row["piece_ids"] or [], row["piece_tokens"] or [], row["piece_sources"] or [], strict=True)
     return IndexState(
         words=words + pairs,
+        uncounted=uncounted,
         parts=[part.encode() for part in row["parts"] if part.encode() not in paired] + pairs,
         pieces=[PieceName(*piece) for piece in pieces],
         live=live,
@@ -74,8 +78,13 @@ def read_state(connection: Connection, query: str, known: KnownMessages) -> Inde
         conversations=row["conversations"],
         database=row["database"],
         above={"message": last, "summary": row["last_summary_seq"]},
-        known=KnownMessages(row["database"], last, last + _unbroken(np.array(row["new_messages"], np.int64) - last)),
+        known=_known(row, np.array(new_messages, dtype=np.int64)) if row["settled"] else None,
     )
+
+
+def _known(row: dict[str, Any], new_messages: Array) -> KnownMessages:
+    last = row["last_message_seq"]
+    return KnownMessages(row["database"], last, last + _unbroken(new_messages - last))
 
 
 def _unbroken(numbers: Array) -> int:
@@ -84,11 +93,11 @@ def _unbroken(numbers: Array) -> int:
     return int(np.count_nonzero(ordered == np.arange(1, len(ordered) + 1)))
 
 
-def _live(row: dict[str, Any]) -> tuple[Array, Array]:
+def _live(row: dict[str, Any], new_messages: list[int]) -> tuple[Array, Array]:
     """`live` and `changes` of a state: new rows and changed ones, of a row that is both the change."""
     changed = np.array(row["changed_seqs"] or [], dtype=np.int64)
     sources = np.array(row["changed_sources"] or [], dtype=str)
-    new = np.concatenate([np.array(row["new_messages"], np.int64), -np.array(row["new_summaries"], np.int64)])
+    new = np.concatenate([np.array(new_messages, np.int64), -np.array(row["new_summaries"], np.int64)])
     numbers = np.concatenate([new, np.where(sources == "message", changed, -changed)])
     changes = np.concatenate([np.zeros(len(new), np.int64), np.array(row["changed_changes"] or [], np.int64)])
     order = np.lexsort((changes, numbers))

@@ -1,11 +1,15 @@
 -- What a search must know before it reads any postings, as of one moment: the query's words, rarest first, and those of
 -- its split form; the pieces of the index; the rows that no piece has, or not as they are now; the noise conversations.
+-- Words that were never counted are told apart: most of them stand nowhere, and of a pasted page they would take all places.
 -- Messages that the process knows already (`KnownMessages`) are not listed again, as far as this `knows` is true of them.
+-- Who writes in this transaction (not `settled`) sees rows that others may never see.
 SELECT ros_fold(left(%(query)s, 8000)) AS folded,
-       ARRAY(SELECT t.term FROM unnest(ros_query_terms(%(query)s)) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term
-             ORDER BY coalesce(l.df, 0), t.term LIMIT %(words)s) AS words,
+       ARRAY(SELECT t.term FROM unnest(ros_query_terms(%(query)s)) AS t (term) JOIN ros_lexicon AS l ON l.term = t.term
+             ORDER BY l.df, t.term LIMIT %(words)s) AS words,
+       ARRAY(SELECT t.term FROM unnest(ros_query_terms(%(query)s)) AS t (term)
+             WHERE NOT EXISTS (SELECT 1 FROM ros_lexicon AS l WHERE l.term = t.term) ORDER BY t.term) AS uncounted,
        tsvector_to_array(to_tsvector('pg_catalog.english', ros_split(ros_fold(left(%(query)s, 8000))))) AS parts,
-       d.oid AS database, k.holds AS knows,
+       d.oid AS database, k.holds AS knows, pg_current_xact_id_if_assigned() IS NULL AS settled,
        c.last_message_seq, c.last_summary_seq,
        p.ids AS piece_ids, p.tokens AS piece_tokens, p.sources AS piece_sources,
        ARRAY(SELECT m.seq FROM ros_messages AS m

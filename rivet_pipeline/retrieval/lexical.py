@@ -162,17 +162,20 @@ class TextSearch:
     def _read(self) -> None:
         known = self._index.known_messages(self._connection)
         state = self._state = index_state.read_state(self._connection, self._request.query, known)
-        if not state.is_behind:
+        if state.known is not None and not state.is_behind:
             self._index.know_messages(self._connection, state.known)
-        self.has_words = bool(state.words)
+        self.has_words = bool(state.words or state.uncounted)
         corpus = self._index.corpus(self._connection, state.pieces)
         seen = slice(0 if state.is_behind else None)
         live = self._index.live(self._connection, state.database, state.live[seen], state.changes[seen])
         self._field = Field(corpus, live, corpus.places(state.live[state.changes > 0]), self._profile)
-        keys = {word: term_key(word) for word in [*state.words, *state.parts]}
+        # Those first that stand in one of these rows.
+        uncounted = sorted(state.uncounted, key=lambda word: not len(live.postings(term_key(word))[0]))
+        words = [*uncounted[: index_state.MAX_TERMS], *state.words]
+        keys = {word: term_key(word) for word in [*words, *state.parts]}
         postings = self._index.postings(self._connection, corpus.pieces, list(dict.fromkeys(keys.values())))
         terms = {word: TermPostings(key, postings[key], *live.postings(key)) for word, key in keys.items()}
-        self._words = [terms[word] for word in state.words]
+        self._words = [terms[word] for word in words]
         self._parts = [terms[word] for word in state.parts] if self._literal else []
         self._boosts = self._index.boosts(self._connection, state.database)
         self._asked = self._conversations()
@@ -220,8 +223,8 @@ class TextSearch:
         Nearly every row holds some word of a question, and most of them can be told to be worth little without a look.
         """
         some = self._scores >= np.float32(_LIKELY_TEXT * self._highest)
-        for fresh in (self._field.recent(self._now, _LIKELY_FRESH), self._boosted[self._boosted >= 0]):
-            some[fresh[self._scores[fresh] > 0]] = True
+        for places in (self._field.recent(self._now, _LIKELY_FRESH), self._boosted[self._boosted >= 0]):
+            some[places[self._scores[places] > 0]] = True
         likely = self._weigh(np.flatnonzero(some))
         if len(likely.positions) < self._kept:
             return None
@@ -432,7 +435,8 @@ class TextSearch:
         state = self._state
         numbers = np.unique(self._field.conversations(positions))
         numbers = numbers[numbers <= state.conversations]
-        scores = self._field.sessions(self._words[:_SESSION_TERMS], numbers, state.conversations)
+        words = [word for word in self._words if self._field.df(word)][:_SESSION_TERMS]
+        scores = self._field.sessions(words, numbers, state.conversations)
         highest = max(float(scores.max(initial=0)), 1e-9)
         ids = self._index.conversations(self._connection, state.database, numbers.tolist())
         pairs = zip(ids, (scores / highest).tolist(), strict=True)

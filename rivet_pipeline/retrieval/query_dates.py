@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ _NO_MONTH = rf"(?!\s+(?:of\s+)?{_SOME_MONTH}|\s?[ap]\.?m\b)"
 #: The spellings, the most exact first. A month alone must stand behind a word of time (or another date and `and`) and
 #: be written with a capital.
 _SPELLINGS = tuple(
-    re.compile(pattern, flags)
+    re.compile(pattern, flags | re.ASCII)
     for pattern, flags in (
         (
             rf"(?<![\w./-]){_YEAR}(?P<sep>[-/])(?P<number>[01]?[0-9])(?:(?P=sep)(?P<day>[0-3]?[0-9]){_CLOCK})?(?![\w/-])",
@@ -103,15 +104,45 @@ class Period:
     end: datetime
 
 
-def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
-    """The periods that a query names, a day wider on both sides than they are in UTC; none for most queries.
+class Times(NamedTuple):
+    """The periods that a query names, and whether from the present; `rest` is the query without words that do so."""
 
-    A date without a year is that of a year named elsewhere in the query, else the last one that has begun by `now`;
-    `this December` is that of this year. Two dates behind `between` or `from` are one period, and so are two days of a
-    month (`3-5 June`); the first says which year. A date that does not exist is none, neither is one to come, at which
-    nothing was said yet, nor one that ends a time without a beginning (`until 3 June`). In a query without a date a
-    time named from the present is read (`last week`).
+    periods: tuple[Period, ...]
+    from_present: bool
+    rest: str
+
+
+def read_times(query: str, now: datetime) -> Times:
+    """The periods that a query names.
+
+    Most queries name none. Dates are a day wider on both sides than they are in UTC. One without a year is that of a
+    year named elsewhere in the query, else the last one that has begun by `now`; `this December` is that of this year.
+    Two dates behind `between` or `from` are one period, and so are two days of a month (`3-5 June`); the first says
+    which year. A date that does not exist is none, neither is one to come, at which nothing was said yet, nor one that
+    ends a time without a beginning (`until 3 June`).
+
+    In a query without a date times named from the present are read (`last week`), in days of the zone of `now`. Their
+    words go, where others are left: who asks what was said then does not look for texts that say `last week`.
     """
+    dates = _read_dates(query, now)
+    if dates:
+        return Times(tuple(period for period in dates if period.start <= now), False, query)
+    named = [
+        one
+        for one in relative_days(query, now)
+        if not _ENDS.search(query[max(0, one.start - _LOOKED_BACK) : one.start])
+    ][:_MOST_DATES]
+    rest = query
+    for one in reversed(named):
+        rest = f"{rest[: one.start]} {rest[one.end :]}"
+    return Times(
+        tuple(Period(one.first.astimezone(UTC), (one.last + timedelta(days=1)).astimezone(UTC)) for one in named),
+        True,
+        rest if any(sign.isalnum() for sign in rest) else query,
+    )
+
+
+def _read_dates(query: str, now: datetime) -> list[Period]:
     found: list[tuple[re.Match[str], Period]] = []
     taken = [False] * len(query)
     lone = _LONE_YEAR.search(query)
@@ -128,24 +159,12 @@ def named_periods(query: str, now: datetime) -> tuple[Period, ...]:
             taken[match.start() : match.end()] = [True] * (match.end() - match.start())
             if found or _SPAN.search(before) or not _is_end(before):
                 found.append((match, period))
-    if not found:
-        return _from_present(query, now)
     found = sorted(found, key=lambda one: one[0].start())[:_MOST_DATES]
     periods = [period for _, period in found]
     if len(periods) == 2 and _SPAN.search(query):
         coming = [] if lone else _coming(found[1][0], periods[0], now)
         periods = _joined(periods[0], [periods[1], *coming]) or periods
-    return tuple(period for period in periods if period.start <= now)
-
-
-def _from_present(query: str, now: datetime) -> tuple[Period, ...]:
-    """The times that are named from the present, but for those that only end one (`before last week`)."""
-    named = [
-        Period(first - _ASIDE, last + 2 * _ASIDE)
-        for place, first, last in relative_days(query, now.astimezone(UTC))
-        if not _is_end(query[max(0, place - _LOOKED_BACK) : place])
-    ]
-    return tuple(named[:_MOST_DATES])
+    return periods
 
 
 def _coming(match: re.Match[str], first: Period, now: datetime) -> list[Period]:

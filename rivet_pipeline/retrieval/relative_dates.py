@@ -1,4 +1,4 @@
-"""The times that a query names from the present: `yesterday`, `last week`, `two weeks ago`, `over the past 3 months`.
+"""The times that a query names from the present: `yesterday`, `last week`, `two weeks ago`, `in the past 3 months`.
 
 Only the past: `today` and `this week` are left out; what is fresh counts anyway, and they as often begin an order
 as a question. Pure functions.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
 _NUMBERS |= {"nine": 9, "ten": 10, "eleven": 11, "twelve": 12}
@@ -15,20 +16,35 @@ _NUMBER = rf"(?P<number>[0-9]{{1,3}}|{'|'.join(_NUMBERS)}|(?:a\s+)?couple(?:\s+o
 _UNIT = r"(?P<unit>day|week|month|year)s?"
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _WEEKDAY = r"(?P<weekday>mon|tues|wednes|thurs|fri|satur|sun)day"
-#: What makes a number of days no time: `how many days ago`, `more than two weeks ago`.
-_OPEN = re.compile(r"\b(?:more|less|longer|older|earlier|further)\s+than\s+\Z|\bover\s+\Z", re.IGNORECASE)
+
+#: Not within code, a quotation or another number: `--since=yesterday`, `'2 weeks ago'`, `1.5 years ago`.
+_FREE = r"(?<![\w=.,$'\"`/-])"
+
+_ROLLING = rf"(?P<rolling>(?:(?:the|my|our)\s+)?(?:last|past)\s+{_NUMBER}|(?:the|my|our)\s+(?:last|past)|past)"
 
 #: The spellings, the longer ones first.
 _SPELLINGS = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    re.compile(_FREE + pattern, re.IGNORECASE | re.ASCII)
     for pattern in (
-        rf"\b{_NUMBER}\s+{_UNIT}\s+ago\b",
-        rf"\b(?:in|over|during|within|for|from)\s+(?:the\s+|my\s+|our\s+)?(?P<rolling>last|past)\s+(?:{_NUMBER}\s+)?{_UNIT}\b(?!\s+of\b)",
-        r"\b(?P<earlier>the\s+day\s+before\s+yesterday)\b",
-        r"\b(?P<yesterday>yesterday|last\s+night)\b(?!['\u2019]s\s+date)",
-        rf"\b(?:last|previous)\s+(?:{_WEEKDAY}|(?P<weekend>weekend)|{_UNIT}(?<!s))\b(?!\s+of\b)",
+        rf"{_NUMBER}\s+{_UNIT}\s+ago\b",
+        rf"(?:in|over|during|within|from)\s+{_ROLLING}\s+{_UNIT}\b(?!\s+of\b|['\u2019])",
+        r"(?P<earlier>(?:the\s+)?day\s+before\s+yesterday)\b",
+        r"(?P<yesterday>yesterday|last\s+night)\b(?!['\u2019]s\s+date|\()",
+        rf"(?:last|previous)\s+(?:{_WEEKDAY}|(?P<weekend>weekend)|(?P<last>week|month|year))\b(?!\s+of\b)",
     )
 )
+
+#: What makes a number of days another time, which is not told: `more than two weeks ago`, `half a year ago`, `twenty
+#: two days ago`, `a week and 2 days ago`.
+_OPEN = re.compile(
+    r"\b(?:(?:more|less|longer|older|earlier|further)\s+than|over|half|to|or|and|\w+ty|hundred|(?:day|week|month|year)s?)"
+    r"\s+\Z",
+    re.IGNORECASE | re.ASCII,
+)
+
+#: What makes a time the beginning of one that goes on.
+_SINCE = re.compile(r"\b(?:since|after|(?:newer|later)\s+than)\s+\Z", re.IGNORECASE | re.ASCII)
+_LOOKED_BACK = 30
 
 #: How many days a unit has, to count back by and, half of it on both sides, as what `ago` may mean.
 _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
@@ -37,25 +53,35 @@ _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 _COUPLE, _FEW = (1, 3), (2, 6)
 
 
-def relative_days(query: str, now: datetime) -> list[tuple[int, datetime, datetime]]:
-    """Where in the query each such time stands, and its first and last day (midnights in the zone of `now`).
+class RelativeDays(NamedTuple):
+    """Where in a query such a time is named, and its first and its last day, midnights in the zone of the present."""
 
-    `last week` is the week from Monday to Sunday before this one, `last month` the one before this; `the past month`
+    start: int
+    end: int
+    first: datetime
+    last: datetime
+
+
+def relative_days(query: str, now: datetime) -> list[RelativeDays]:
+    """The times that a query names from the present, in its order.
+
+    `last week` is the week from Monday to Sunday before this one, `last month` the one before this; `in the past month`
     ends today. `last Friday` is the latest Friday before today. `two weeks ago` is that day and half a week on both
-    sides, `5 days ago` the day alone; with `more than` before it, it is no time. A time before the year 1 is none.
+    sides, `5 days ago` the day alone. `since yesterday` ends today.
     """
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    found: list[tuple[int, datetime, datetime]] = []
+    found: list[RelativeDays] = []
     taken = [False] * len(query)
     for pattern in _SPELLINGS:
         for match in pattern.finditer(query):
-            if any(taken[match.start() : match.end()]) or _OPEN.search(query, 0, match.start()):
+            before = query[max(0, match.start() - _LOOKED_BACK) : match.start()]
+            parts = match.groupdict()
+            is_open = parts.get("number") and not parts.get("rolling") and _OPEN.search(before)
+            if is_open or any(taken[match.start() : match.end()]):
                 continue
             taken[match.start() : match.end()] = [True] * (match.end() - match.start())
-            try:
-                found.append((match.start(), *_days(match.groupdict(), today)))
-            except OverflowError:
-                continue
+            first, last = _days(parts, today)
+            found.append(RelativeDays(*match.span(), first, today if _SINCE.search(before) else last))
     return sorted(found)
 
 
@@ -71,23 +97,25 @@ def _days(parts: dict[str, str | None], today: datetime) -> tuple[datetime, date
     if parts.get("weekend"):
         # On a Saturday or a Sunday the one before this one is meant.
         return _back(today, today.weekday() + 2), _back(today, today.weekday() + 1)
-    unit = str(parts["unit"]).lower()
+    if parts.get("last"):
+        return _last(str(parts["last"]).lower(), today)
+    days = _DAYS[str(parts["unit"]).lower()]
+    least, most = _range(parts["number"])
     if parts.get("rolling"):
-        return _back(today, _DAYS[unit] * _range(parts.get("number"))[1]), today
-    if "number" in parts:
-        least, most = _range(parts["number"])
-        aside = _DAYS[unit] // 2 if least == most else 0
-        return _back(today, _DAYS[unit] * most + aside), _back(today, _DAYS[unit] * least - aside)
-    return _last(unit, today)
+        return _back(today, days * most), today
+    aside = days // 2 if least == most else 0
+    return _back(today, days * most + aside), _back(today, days * least - aside)
 
 
 def _last(unit: str, today: datetime) -> tuple[datetime, datetime]:
     """The whole unit before the one that today is in."""
     if unit == "week":
         return _back(today, today.weekday() + 7), _back(today, today.weekday() + 1)
-    first = {"day": today, "month": today.replace(day=1), "year": today.replace(month=1, day=1)}[unit]
-    last = _back(first, 1)
-    return {"day": last, "month": last.replace(day=1), "year": last.replace(month=1, day=1)}[unit], last
+    if unit == "month":
+        last = _back(today.replace(day=1), 1)
+        return last.replace(day=1), last
+    last = _back(today.replace(month=1, day=1), 1)
+    return last.replace(month=1, day=1), last
 
 
 def _range(number: str | None) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
 from rivet_pipeline.retrieval.features import SemanticSide
 from rivet_pipeline.retrieval.filters import number_array, resolve_tag, statement, tune_session
 from rivet_pipeline.retrieval.postings import LONGEST_WORD
-from rivet_pipeline.retrieval.query_dates import Period, named_periods
+from rivet_pipeline.retrieval.query_dates import Period, read_times
 from rivet_pipeline.retrieval.quoting import one_line
 from rivet_pipeline.retrieval.ranking import Scored, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
@@ -96,8 +96,9 @@ def search(
 
     `embed_query` gives the query's vector of the model that serves (`vector.serving_model`); None, a `ModelError` from
     it or a vector of another width leave the semantic part out, and `degraded` says so. `limit` is cut to 1 to 50;
-    times are aware. An answer without hits says why in `reason`. Database errors are raised, never turned into an
-    empty answer. Inside a transaction of the caller's the planner settings of a search stay until that one ends.
+    times are aware, and days such as `yesterday` are those of the zone of `now`. An answer without hits says why in
+    `reason`. Database errors are raised, never turned into an empty answer. Inside a transaction of the caller's the
+    planner settings of a search stay until that one ends.
     """
     now = now or datetime.now(UTC)
     request = replace(
@@ -111,15 +112,48 @@ def search(
         return SearchResponse(
             request.query, [], reason=f"no session carries the tag {one_line(request.tag or '', 200)}"
         )
+    query = request.query
+    periods, request = _read_times(connection, request, now)
     # The model is asked before the transaction begins: it may be slow, and a snapshot must not wait for it.
     side = _embed(connection, request, embed_query)
     with connection.transaction(), _pipelined(connection, request):
         tune_session(connection, ef_search=_EF_SEARCH)
-        run = _search_texts if request.mode in _READING else _search
-        response = run(connection, request, side, now, profile)
+        if request.mode in _READING:
+            response = _search_texts(connection, request, side, now, profile)
+        else:
+            response = _search(connection, request, side, periods, now, profile)
         if not response.hits:
-            return replace(response, reason=_why_unknown(connection, request) or response.reason)
-        return response
+            response = replace(response, reason=_why_unknown(connection, request) or response.reason)
+        return replace(response, query=query)
+
+
+def _read_times(
+    connection: Connection, request: SearchRequest, now: datetime
+) -> tuple[tuple[Period, ...], SearchRequest]:
+    """The times that a query names, and the request without the words that name them from the present.
+
+    A time from the present at which nothing was said is none: `where did we live 4 years ago` asks what was said since.
+    """
+    if request.mode in _READING:
+        return (), request
+    times = read_times(request.query[:_MOST_CHARACTERS], now)
+    if not times.from_present or not times.periods:
+        return times.periods, request
+    said = tuple(period for period in times.periods if _was_said(connection, request, period))
+    if not said or scoring.looks_literal(request.query):
+        return said, request
+    return said, replace(request, query=times.rest + request.query[_MOST_CHARACTERS:])
+
+
+def _was_said(connection: Connection, request: SearchRequest, period: Period) -> bool:
+    """Whether there is a message of a period, by the agent that is asked for; other filters are not looked at."""
+    row = connection.execute(
+        """SELECT EXISTS (SELECT 1 FROM ros_messages AS m WHERE m.created_at >= %(start)s AND m.created_at < %(end)s
+                          AND (%(agent)s::text IS NULL OR m.agent = %(agent)s)) AS said""",
+        {"start": period.start, "end": period.end, "agent": request.agent},
+        prepare=False,
+    ).fetchone()
+    return row is not None and bool(row["said"])
 
 
 def _pipelined(connection: Connection, request: SearchRequest) -> AbstractContextManager[Any]:
@@ -265,7 +299,12 @@ def _embed(connection: Connection, request: SearchRequest, embed_query: EmbedQue
 
 
 def _search(
-    connection: Connection, request: SearchRequest, side: SemanticSide, now: datetime, profile: Profile
+    connection: Connection,
+    request: SearchRequest,
+    side: SemanticSide,
+    periods: Sequence[Period],
+    now: datetime,
+    profile: Profile,
 ) -> SearchResponse:
     literal = scoring.looks_literal(request.query)
     if literal:
@@ -294,7 +333,6 @@ def _search(
         ).similarities
         if request.mode == "hybrid":
             similarities = {row: near for row, near in similarities.items() if near >= LEAST_SIMILARITY}
-    periods = named_periods(request.query, now)
     extra = list(similarities)
     for period in periods:
         extra += _of_period(connection, request, side, period, now, profile)

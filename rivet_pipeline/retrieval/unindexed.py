@@ -29,6 +29,9 @@ from rivet_pipeline.retrieval.types import SearchRequest, Source
 #: The rarest words of a query that take part; a pasted page has hundreds.
 MAX_TERMS = 64
 
+#: Words of a query that are looked up, of counted ones and of others each.
+_MOST_ASKED = 1_000
+
 #: Words beyond those that select alone, whose pairs select.
 _PAIRED = 4
 
@@ -108,10 +111,12 @@ def parse_query(connection: Connection, query: str) -> ParsedQuery:
                   coalesce(w.terms, '{}') AS terms, coalesce(w.dfs, '{}') AS dfs
            FROM ros_corpus AS c CROSS JOIN (
                SELECT array_agg(term) AS terms, array_agg(df) AS dfs
-               FROM (SELECT t.term, coalesce(l.df, 0) AS df
+               FROM (SELECT t.term, coalesce(l.df, 0) AS df,
+                            row_number() OVER (PARTITION BY l.df IS NULL ORDER BY l.df, t.term) AS place
                      FROM unnest(ros_query_terms(%(query)s)) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term
-                     ORDER BY df, t.term LIMIT %(most)s) AS rarest) AS w""",
-        {"query": query, "most": 4 * MAX_TERMS},
+                    ) AS rarest
+               WHERE place <= %(most)s) AS w""",
+        {"query": query, "most": _MOST_ASKED},
     ).fetchone()
     assert head is not None  # the migration puts the one row there
     documents = int(head["documents"])
@@ -122,8 +127,10 @@ def parse_query(connection: Connection, query: str) -> ParsedQuery:
         unknown = [term for term, df in frequency.items() if df == 0 or behind > _BEHIND * documents]
         frequency |= _count_now(connection, unknown)
     terms = _terms(query, frequency, rows_there)
+    # What stands nowhere must not take the places of words that stand somewhere.
+    taking_part = set(sorted(terms, key=lambda term: term.df == 0)[:MAX_TERMS])
     return ParsedQuery(
-        terms=tuple(terms[:MAX_TERMS]),
+        terms=tuple(term for term in terms if term in taking_part),
         lexemes=tuple(frequency),
         phrase=str(head["phrase"]),
         rows=rows_there,

@@ -255,7 +255,6 @@ class _Side:
             "walk_cost": _WALK_COST * wanted,
         }
         self._chunks = round(_CHUNKS_PER_ROW * wanted)
-        self._is_open = request.conversation_id is None and not is_narrow(request)
         self._walks = request.conversation_id is None and not _is_small(connection, source, request, self._values)
         self._asked: Cursor[DictRow] | None = None
 
@@ -264,12 +263,8 @@ class _Side:
         self._asked = self._walk() if self._walks else self._compare()
 
     def _walk(self) -> Cursor[DictRow]:
-        # Planned once where no filter says how many rows it leaves, else for what it leaves each time.
-        return self._connection.execute(
-            _statement("nearest_walk", self.source, self._model),
-            self._values | {"chunks": self._chunks},
-            prepare=None if self._is_open else False,
-        )
+        walk = _statement("nearest_walk", self.source, self._model)
+        return self._connection.execute(walk, self._values | {"chunks": self._chunks}, prepare=False)
 
     def _compare(self) -> Cursor[DictRow]:
         exact = _statement("nearest_exact", self.source, self._model)

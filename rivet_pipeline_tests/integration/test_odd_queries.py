@@ -17,6 +17,7 @@ import pytest
 from rivet_pipeline.db.embedded import EmbeddedServer
 from rivet_pipeline.db.pool import Connection, connect
 from rivet_pipeline.models.embedder import WordLlamaEmbedder
+from rivet_pipeline.retrieval import index_state
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.query_vectors import QueryVectors
 from rivet_pipeline.retrieval.search import search
@@ -382,3 +383,22 @@ def recall(connection: Connection, texts: dict[UUID, str], queries: list[str]) -
             wanted += min(50, len(holders))
             found += len(holders & set(ids(hits)))
     return found / wanted
+
+
+@pytest.mark.parametrize("is_behind", [False, True], ids=["indexed", "far behind"])
+def test_words_that_stand_nowhere_do_not_take_the_places_of_others(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, is_behind: bool
+) -> None:
+    conversation = add_conversation(connection)
+    for number in range(30):
+        add_message(connection, f"the kettle boils for the {number}th time", conversation=conversation)
+    wanted = add_message(connection, "we dropped the samovar for the kettle", conversation=conversation)
+    refresh_lexicon(connection)
+    new = add_message(connection, "a brazier is what we want", conversation=conversation)
+    if is_behind:
+        monkeypatch.setattr(index_state, "MOST_LIVE", 0)
+    nowhere = " ".join(f"aa{first}{second}q" for first in "bcdfghjkl" for second in "bcdfghjklmnprstv")
+    for query, expected in ((f"samovar kettle {nowhere}", wanted), (f"brazier {nowhere}", new)):
+        answer = find(connection, query, limit=5)
+        assert ids(answer.hits)[:1] == [expected], query
+        assert answer.unmatched is None

@@ -15,7 +15,7 @@ from rivet_pipeline.models.protocols import Vectors
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.query_vectors import _weighed, weigh_words
 from rivet_pipeline.retrieval.search import search
-from rivet_pipeline.retrieval.types import SearchRequest
+from rivet_pipeline.retrieval.types import Mode, SearchRequest
 from rivet_pipeline_tests.integration.memory_rows import (
     NOW,
     add_conversation,
@@ -289,3 +289,28 @@ def test_of_further_conversations_those_come_first_that_hold_words_near_in_meani
     assert response.degraded is None
     assert len({hit.conversation_id for hit in response.hits[:10]}) == 1
     assert order[:2] == [loud, wanted]
+
+
+@pytest.mark.parametrize("mode", ["fts", "hybrid"])
+def test_what_was_said_last_week_comes_before_what_speaks_of_weeks(connection: Connection, mode: Mode) -> None:
+    register_model(connection)
+    # NOW is a Tuesday: last week ended on Sunday.
+    asked = add_message(connection, "the queue is durable from now on", age_days=5, embed=True)
+    add_message(connection, "look at the queue again last week or next week", age_days=20, embed=True)
+    add_message(connection, "today somebody asked for the queue in passing, and had tea", age_days=0.1, embed=True)
+    answer = find(connection, "what of the queue last week?", embedded=mode == "hybrid", mode=mode)
+    assert (answer.hits[0].id, answer.hits[0].parts.named) == (asked, 1)
+    assert answer.query == "what of the queue last week?"
+
+
+@pytest.mark.parametrize("agent", [None, "claude"])
+def test_a_time_from_the_present_at_which_nothing_was_said_is_none(connection: Connection, agent: str | None) -> None:
+    conversation = add_conversation(connection, agent="codex")
+    if agent is not None:
+        # Somebody else did say something.
+        add_message(connection, "nothing", conversation=conversation, agent="codex", age_days=700)
+    add_message(connection, "we moved the queue here 2 years ago", age_days=30)
+    add_message(connection, "the queue of today", age_days=0.1)
+    hits = find(connection, "where was the queue 2 years ago", agent=agent).hits
+    assert hits[0].content == "we moved the queue here 2 years ago"
+    assert [hit.parts.named for hit in hits] == [0, 0]

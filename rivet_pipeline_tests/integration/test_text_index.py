@@ -570,6 +570,19 @@ def test_a_message_that_is_committed_late_is_found_although_later_ones_are_known
     assert found() == {1, 2, 3, 5, 6}
 
 
+def test_who_searches_while_writing_tells_no_other_search_of_it(connection: Connection, database_url: str) -> None:
+    conversation = add_conversation(connection)
+    add_message(connection, "balok one", conversation=conversation)
+    index, request = IndexCache(), SearchRequest("balok")
+    with connect(database_url) as writer, writer.transaction():
+        add_message(writer, "balok balok never", conversation=add_conversation(writer))
+        assert len(lexical.score_texts(writer, request, now=NOW, kept=50, index=index).scores) == 2
+        raise psycopg.Rollback
+    found = lexical.score_texts(connection, request, now=NOW, kept=50, index=index).scores
+    assert found == lexical.score_texts(connection, request, now=NOW, kept=50, index=IndexCache()).scores
+    assert len(found) == 1
+
+
 def test_the_index_forgets_the_words_of_a_redacted_row(connection: Connection) -> None:
     secret = "xyzzyplugh"
     add_message(connection, f"the door opens with {secret} and 密码公园")

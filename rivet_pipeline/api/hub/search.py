@@ -229,7 +229,12 @@ def _search(asked: Asked, query: str, page: Page) -> Results:
         before=before,
     )
     with page.resources.connection() as connection:
-        response = search(connection, request, embed_query=page.resources.vectors.on(connection))
+        response = search(
+            connection,
+            request,
+            embed_query=page.resources.vectors.on(connection),
+            now=datetime.now(page.resources.zone),
+        )
     page.resources.accesses.record(response.hits)
     hits = [hit_view(query, hit, page.clock) for hit in response.hits]
     return Results(hits, response.degraded, response.notes, response.reason)

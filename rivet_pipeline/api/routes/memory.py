@@ -75,7 +75,9 @@ def _search(query: UnfoldingSearchQuery, resources: Resources) -> UnfoldedSearch
     )
     with resources.connection() as connection:
         try:
-            response = search(connection, request, embed_query=resources.vectors.on(connection))
+            response = search(
+                connection, request, embed_query=resources.vectors.on(connection), now=datetime.now(resources.zone)
+            )
         except InvalidInputError as error:
             raise InvalidInputError("q" if error.field == "query" else error.field, error.problem) from error
         expansions = None

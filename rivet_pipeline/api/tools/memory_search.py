@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -98,7 +99,9 @@ def _search(resources: Resources, arguments: SearchArguments) -> str:
         tag=arguments.tag,
     )
     with resources.connection() as connection:
-        response = search(connection, request, embed_query=resources.vectors.on(connection))
+        response = search(
+            connection, request, embed_query=resources.vectors.on(connection), now=datetime.now(resources.zone)
+        )
         fresh = [hit for hit in response.hits if hit.id.bytes[-4:] not in seen]
         if not fresh:
             return _nothing(resources, arguments, bounds, response, paged=bool(seen))

@@ -26,6 +26,7 @@ from rivet_pipeline.errors import RivetError
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval.context_text import FRAME_LINE, ContextItem, ContextSection, Kin, Shown, assemble
 from rivet_pipeline.retrieval.filters import statement
+from rivet_pipeline.retrieval.query_dates import read_times, without
 from rivet_pipeline.retrieval.search import EmbedQuery, search
 from rivet_pipeline.retrieval.snippets import make_snippet, without_frame
 from rivet_pipeline.retrieval.types import APPROXIMATE, Hit, SearchRequest
@@ -231,14 +232,16 @@ def _find(
     if not asked:
         return []
     # The model is asked before the transaction begins: it may be slow.
-    embed_query = None if embed is None else _embedded(embed(connection), asked)
+    now = now.astimezone(request.zone)
+    rest = without(asked, read_times(asked, now).from_present).strip() or asked
+    embed_query = None if embed is None else _embedded(embed(connection), rest)
     with connection.transaction():
         _bound(connection, _SEARCH_MS)
         response = search(
             connection,
             SearchRequest(asked, agent=request.agent, limit=_HITS),
             embed_query=embed_query,
-            now=now.astimezone(request.zone),
+            now=now,
         )
     if response.degraded is not None:
         degraded.append(Missing("meaning", response.degraded))

@@ -25,7 +25,8 @@ class IndexState:
     """The answer of `index_state.sql`."""
 
     words: list[bytes]
-    #: Words that were never counted: they stand in rows that the index has not, if anywhere.
+    #: Words that the lexicon has not: most of them stand nowhere, some in rows that the index has not, and such as hold
+    #: a digit (hashes, numbers) perhaps in a few that it has (`lexicon.py`).
     uncounted: list[bytes]
     parts: list[bytes]
     pieces: list[PieceName]
@@ -60,7 +61,8 @@ def read_state(connection: Connection, query: str, known: KnownMessages) -> Inde
     paired = {sign.encode() for run in CJK_RUN.findall(row["folded"]) for sign in run}
     bare = list(bare_words(row["folded"]))[:MAX_TERMS]
     words = list(dict.fromkeys([word.encode() for word in row["words"] if word.encode() not in paired] + bare))
-    uncounted = [word.encode() for word in row["uncounted"] if word.encode() not in (*paired, *bare)]
+    others = {*paired, *bare}
+    uncounted = [word.encode() for word in row["uncounted"] if word.encode() not in others]
     pairs = list(cjk_pairs(row["folded"]))[:MAX_TERMS]
     last = row["last_message_seq"]
     new_messages = [*row["new_messages"], *(range(last + 1, known.to + 1) if row["knows"] else ())]

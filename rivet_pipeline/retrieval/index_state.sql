@@ -1,6 +1,6 @@
 -- What a search must know before it reads any postings, as of one moment: the query's words, rarest first, and those of
 -- its split form; the pieces of the index; the rows that no piece has, or not as they are now; the noise conversations.
--- Words that were never counted are told apart: most of them stand nowhere, and of a pasted page they would take all places.
+-- Words that are in no lexicon are told apart: most of them stand nowhere, and of a pasted page they would take all places.
 -- Messages that the process knows already (`KnownMessages`) are not listed again, as far as this `knows` is true of them.
 -- Who writes in this transaction (not `settled`) sees rows that others may never see.
 SELECT ros_fold(left(%(query)s, 8000)) AS folded,

@@ -20,11 +20,14 @@ from psycopg import sql
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import index_state, unindexed
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
-from rivet_pipeline.retrieval.index_cache import CACHE, IndexCache, IndexMovedError
+from rivet_pipeline.retrieval.index_cache import CACHE, Corpus, IndexCache, IndexMovedError, LiveRows
 from rivet_pipeline.retrieval.postings import ROLES, Array, term_key
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal_of_days
 from rivet_pipeline.retrieval.text_scoring import Field, Numbers, TermPostings, hidden, promise, tells, top, visible
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source, signed, unsigned
+
+#: Words of a pasted page that the lexicon has not, and of which it is looked whether they stand in the index.
+_MOST_UNCOUNTED = 256
 
 #: The rarest words by which conversations are scored.
 _SESSION_TERMS = 16
@@ -169,9 +172,7 @@ class TextSearch:
         seen = slice(0 if state.is_behind else None)
         live = self._index.live(self._connection, state.database, state.live[seen], state.changes[seen])
         self._field = Field(corpus, live, corpus.places(state.live[state.changes > 0]), self._profile)
-        # Those first that stand in one of these rows.
-        uncounted = sorted(state.uncounted, key=lambda word: not len(live.postings(term_key(word))[0]))
-        words = [*uncounted[: index_state.MAX_TERMS], *state.words]
+        words = [*self._uncounted(corpus, live), *state.words]
         keys = {word: term_key(word) for word in [*words, *state.parts]}
         postings = self._index.postings(self._connection, corpus.pieces, list(dict.fromkeys(keys.values())))
         terms = {word: TermPostings(key, postings[key], *live.postings(key)) for word, key in keys.items()}
@@ -179,6 +180,20 @@ class TextSearch:
         self._parts = [terms[word] for word in state.parts] if self._literal else []
         self._boosts = self._index.boosts(self._connection, state.database)
         self._asked = self._conversations()
+
+    def _uncounted(self, corpus: Corpus, live: LiveRows) -> list[bytes]:
+        """Of the words that the lexicon has not as many as take part, those first that stand somewhere."""
+        words = self._state.uncounted
+        if len(words) <= index_state.MAX_TERMS:
+            return words
+        keys = {word: term_key(word) for word in words}
+        # Of the others in the index only such as hold a digit may stand in a row.
+        unread = [word for word in words if not len(live.postings(keys[word])[0])]
+        unread = [word for word in unread if any(48 <= sign < 58 for sign in word)][:_MOST_UNCOUNTED]
+        postings = self._index.postings(self._connection, corpus.pieces, [keys[word] for word in unread])
+        nowhere = {word for word in words if not len(live.postings(keys[word])[0])}
+        nowhere -= {word for word in unread if any(one is not None for one in postings[keys[word]])}
+        return sorted(words, key=nowhere.__contains__)[: index_state.MAX_TERMS]
 
     @property
     def behind(self) -> str | None:

@@ -104,41 +104,48 @@ class Period:
     end: datetime
 
 
-class Times(NamedTuple):
-    """The periods that a query names, and whether from the present; `rest` is the query without words that do so."""
+class NamedFromPresent(NamedTuple):
+    """A time that a query names from the present, and where in it the words stand that do."""
 
-    periods: tuple[Period, ...]
-    from_present: bool
-    rest: str
+    period: Period
+    start: int
+    end: int
+
+
+class Times(NamedTuple):
+    """The times that a query names: dates, or, where there is none, such as are named from the present."""
+
+    dates: tuple[Period, ...] = ()
+    from_present: tuple[NamedFromPresent, ...] = ()
+
+
+def without(query: str, named: Sequence[NamedFromPresent]) -> str:
+    """A query without the words that name some times: who asks what was said then does not look for these."""
+    for one in reversed(named):
+        query = f"{query[: one.start]} {query[one.end :]}"
+    return query
 
 
 def read_times(query: str, now: datetime) -> Times:
-    """The periods that a query names.
+    """The times that a query names; most name none.
 
-    Most queries name none. Dates are a day wider on both sides than they are in UTC. One without a year is that of a
-    year named elsewhere in the query, else the last one that has begun by `now`; `this December` is that of this year.
-    Two dates behind `between` or `from` are one period, and so are two days of a month (`3-5 June`); the first says
-    which year. A date that does not exist is none, neither is one to come, at which nothing was said yet, nor one that
-    ends a time without a beginning (`until 3 June`).
-
-    In a query without a date times named from the present are read (`last week`), in days of the zone of `now`. Their
-    words go, where others are left: who asks what was said then does not look for texts that say `last week`.
+    Dates are a day wider on both sides than they are in UTC. One without a year is that of a year named elsewhere in
+    the query, else the last one that has begun by `now`; `this December` is that of this year. Two dates behind
+    `between` or `from` are one period, and so are two days of a month (`3-5 June`); the first says which year. A date
+    that does not exist is none, neither is one to come, at which nothing was said yet, nor one that ends a time without
+    a beginning (`until 3 June`). Times named from the present (`last week`) are in days of the zone of `now`.
     """
     dates = _read_dates(query, now)
     if dates:
-        return Times(tuple(period for period in dates if period.start <= now), False, query)
-    named = [
-        one
-        for one in relative_days(query, now)
-        if not _ENDS.search(query[max(0, one.start - _LOOKED_BACK) : one.start])
-    ][:_MOST_DATES]
-    rest = query
-    for one in reversed(named):
-        rest = f"{rest[: one.start]} {rest[one.end :]}"
+        return Times(dates=tuple(period for period in dates if period.start <= now))
     return Times(
-        tuple(Period(one.first.astimezone(UTC), (one.last + timedelta(days=1)).astimezone(UTC)) for one in named),
-        True,
-        rest if any(sign.isalnum() for sign in rest) else query,
+        from_present=tuple(
+            NamedFromPresent(
+                Period(one.first.astimezone(UTC), (one.last + timedelta(days=1)).astimezone(UTC)), one.start, one.end
+            )
+            for one in relative_days(query, now)
+            if not _ENDS.search(query[max(0, one.start - _LOOKED_BACK) : one.start])
+        )[:_MOST_DATES]
     )
 
 

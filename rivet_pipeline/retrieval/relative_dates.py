@@ -20,30 +20,42 @@ _WEEKDAY = r"(?P<weekday>mon|tues|wednes|thurs|fri|satur|sun)day"
 #: Not within code, a quotation or another number: `--since=yesterday`, `'2 weeks ago'`, `1.5 years ago`.
 _FREE = r"(?<![\w=.,$'\"`/-])"
 
-_ROLLING = rf"(?P<rolling>(?:(?:the|my|our)\s+)?(?:last|past)\s+{_NUMBER}|(?:the|my|our)\s+(?:last|past)|past)"
+#: Of the last ones as many as are said, or one, where it is not a calendar's (`last week`).
+_ROLLING = (
+    rf"(?P<rolling>(?:(?:the|my|our)\s+)?(?:last|past)\s+{_NUMBER}\s+{_UNIT}"
+    r"|(?:(?:the|my|our)\s+(?:last|past)|past)\s+(?P<one>day|week|month|year))"
+)
 
 #: The spellings, the longer ones first.
 _SPELLINGS = tuple(
     re.compile(_FREE + pattern, re.IGNORECASE | re.ASCII)
     for pattern in (
         rf"{_NUMBER}\s+{_UNIT}\s+ago\b",
-        rf"(?:in|over|during|within|from)\s+{_ROLLING}\s+{_UNIT}\b(?!\s+of\b|['\u2019])",
+        rf"(?:in|over|during|within|from)\s+{_ROLLING}\b(?!\s+of\b|['\u2019])",
         r"(?P<earlier>(?:the\s+)?day\s+before\s+yesterday)\b",
-        r"(?P<yesterday>yesterday|last\s+night)\b(?!['\u2019]s\s+date|\()",
-        rf"(?:last|previous)\s+(?:{_WEEKDAY}|(?P<weekend>weekend)|(?P<last>week|month|year))\b(?!\s+of\b)",
+        r"(?P<yesterday>yesterday|last\s+night)\b(?!['\u2019]s\s+date|\(|\.\w)",
+        rf"(?P<former>(?:last|previous)\s+(?:{_WEEKDAY}|(?P<weekend>weekend)|(?P<last>week|month|year)))\b(?!\s+of\b)",
     )
 )
 
 #: What makes a number of days another time, which is not told: `more than two weeks ago`, `half a year ago`, `twenty
-#: two days ago`, `a week and 2 days ago`.
+#: two days ago`, `two or three weeks ago`, `a week and 2 days ago`.
+_COUNTED = rf"(?:[0-9]+|{'|'.join(_NUMBERS)})"
 _OPEN = re.compile(
-    r"\b(?:(?:more|less|longer|older|earlier|further)\s+than|over|half|to|or|and|\w+ty|hundred|(?:day|week|month|year)s?)"
-    r"\s+\Z",
+    r"\b(?:(?:more|less|longer|older|earlier|further)\s+than|over|half|hundred(?:\s+and)?"
+    r"|(?:twen|thir|for|fif|six|seven|eigh|nine)ty"
+    rf"|{_COUNTED}\s+(?:(?:day|week|month|year)s?)?(?:\s*(?:to|or|and))?)\s+\Z",
     re.IGNORECASE | re.ASCII,
 )
 
+#: Whose or which last week it is, when not the calendar's: `my last week at work`, `for the last week`, `next to last`.
+_OWN = re.compile(r"\b(?:my|your|his|her|its|our|their|the|to)\s+\Z", re.IGNORECASE | re.ASCII)
+
+#: An option of a command: `--since yesterday`.
+_OPTION = re.compile(r"(?:^|\s)--?\w[\w-]*\s+\Z", re.ASCII)
+
 #: What makes a time the beginning of one that goes on.
-_SINCE = re.compile(r"\b(?:since|after|(?:newer|later)\s+than)\s+\Z", re.IGNORECASE | re.ASCII)
+_SINCE = re.compile(r"\b(?:since|after|(?<!no\s)(?<!not\s)(?:newer|later)\s+than)\s+\Z", re.IGNORECASE | re.ASCII)
 _LOOKED_BACK = 30
 
 #: How many days a unit has, to count back by and, half of it on both sides, as what `ago` may mean.
@@ -76,13 +88,22 @@ def relative_days(query: str, now: datetime) -> list[RelativeDays]:
         for match in pattern.finditer(query):
             before = query[max(0, match.start() - _LOOKED_BACK) : match.start()]
             parts = match.groupdict()
-            is_open = parts.get("number") and not parts.get("rolling") and _OPEN.search(before)
-            if is_open or any(taken[match.start() : match.end()]):
+            if any(taken[match.start() : match.end()]) or _is_another(parts, before):
                 continue
             taken[match.start() : match.end()] = [True] * (match.end() - match.start())
             first, last = _days(parts, today)
             found.append(RelativeDays(*match.span(), first, today if _SINCE.search(before) else last))
     return sorted(found)
+
+
+def _is_another(parts: dict[str, str | None], before: str) -> bool:
+    """Whether what stands before a spelling makes it none of these times."""
+    is_ago = parts.get("number") is not None and parts.get("rolling") is None
+    return bool(
+        _OPTION.search(before)
+        or (is_ago and _OPEN.search(before))
+        or (parts.get("former") is not None and _OWN.search(before))
+    )
 
 
 def _days(parts: dict[str, str | None], today: datetime) -> tuple[datetime, datetime]:
@@ -99,7 +120,7 @@ def _days(parts: dict[str, str | None], today: datetime) -> tuple[datetime, date
         return _back(today, today.weekday() + 2), _back(today, today.weekday() + 1)
     if parts.get("last"):
         return _last(str(parts["last"]).lower(), today)
-    days = _DAYS[str(parts["unit"]).lower()]
+    days = _DAYS[str(parts["unit"] or parts["one"]).lower()]
     least, most = _range(parts["number"])
     if parts.get("rolling"):
         return _back(today, days * most), today

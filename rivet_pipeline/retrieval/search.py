@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import NotFoundError
@@ -22,9 +24,16 @@ from rivet_pipeline.models.embedder import UNKNOWN_WORDS
 from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
 from rivet_pipeline.retrieval.features import SemanticSide
-from rivet_pipeline.retrieval.filters import number_array, resolve_tag, statement, tune_session
+from rivet_pipeline.retrieval.filters import (
+    MESSAGE_FILTER,
+    filter_values,
+    number_array,
+    resolve_tag,
+    statement,
+    tune_session,
+)
 from rivet_pipeline.retrieval.postings import LONGEST_WORD
-from rivet_pipeline.retrieval.query_dates import Period, read_times
+from rivet_pipeline.retrieval.query_dates import Period, read_times, without
 from rivet_pipeline.retrieval.quoting import one_line
 from rivet_pipeline.retrieval.ranking import Scored, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
@@ -121,10 +130,10 @@ def search(
         if request.mode in _READING:
             response = _search_texts(connection, request, side, now, profile)
         else:
-            response = _search(connection, request, side, periods, now, profile)
+            response = _search(connection, request, query, side, periods, now, profile)
         if not response.hits:
             response = replace(response, reason=_why_unknown(connection, request) or response.reason)
-        return replace(response, query=query)
+        return response
 
 
 def _read_times(
@@ -137,12 +146,13 @@ def _read_times(
     if request.mode in _READING:
         return (), request
     times = read_times(request.query[:_MOST_CHARACTERS], now)
-    if not times.from_present or not times.periods:
-        return times.periods, request
-    said = tuple(period for period in times.periods if _was_said(connection, request, period))
-    if not said or scoring.looks_literal(request.query):
-        return said, request
-    return said, replace(request, query=times.rest + request.query[_MOST_CHARACTERS:])
+    if not times.from_present:
+        return times.dates, request
+    said = [one for one in times.from_present if _was_said(connection, request, one.period)]
+    rest = without(request.query, said).strip()
+    # Meaning alone must have something to go by.
+    keeps = request.mode == "vector" and not rest
+    return tuple(one.period for one in said), request if keeps else replace(request, query=rest)
 
 
 def _was_said(connection: Connection, request: SearchRequest, period: Period) -> bool:
@@ -281,6 +291,8 @@ def _place_snippets(
 def _embed(connection: Connection, request: SearchRequest, embed_query: EmbedQuery | None) -> SemanticSide:
     if request.mode not in ("hybrid", "vector"):
         return SemanticSide()
+    if not request.query:
+        return SemanticSide(unknown=True)
     if embed_query is None:
         return SemanticSide(degraded="semantic search is off: no embedding model is configured")
     model = vector.serving_model(connection)
@@ -301,11 +313,13 @@ def _embed(connection: Connection, request: SearchRequest, embed_query: EmbedQue
 def _search(
     connection: Connection,
     request: SearchRequest,
+    query: str,
     side: SemanticSide,
     periods: Sequence[Period],
     now: datetime,
     profile: Profile,
 ) -> SearchResponse:
+    """Modes hybrid, fts and vector; `query` is the whole one, of which `request` may lack the words for a time."""
     literal = scoring.looks_literal(request.query)
     if literal:
         # Whatever holds the query as it stands holds this too.
@@ -321,8 +335,8 @@ def _search(
         rows = lexical.TextSearch(connection, request, literal=literal, now=now, kept=kept, profile=profile)
     if request.mode != "vector" and rows is not None:
         words = rows
-        if not words.has_words:
-            return SearchResponse(request.query, [], side.degraded, _why_no_words(request.query))
+        if not words.has_words and not periods:
+            return SearchResponse(query, [], side.degraded, _why_no_words(query))
     similarities: dict[Key, float] = {}
     if side.model is not None and side.query is not None:
         wanted = max(profile.vector_kept, 2 * request.limit)
@@ -351,13 +365,13 @@ def _search(
         periods=periods,
     )
     hits = _read_hits(connection, request.query, scored[:limit], literal=literal)
-    reason = None if hits else _why_nothing(request, side)
+    reason = None if hits else _why_nothing(replace(request, query=query), side)
     if words is None:
-        return SearchResponse(request.query, hits, side.degraded, reason)
+        return SearchResponse(query, hits, side.degraded, reason)
     # Where not all was read that might hold the query, nobody can say that nothing does.
-    by_meaning = hits and not texts.matched and words.partial is None
+    by_meaning = hits and words.has_words and not texts.matched and words.partial is None
     unmatched = _why_unmatched(request) if by_meaning else None
-    return SearchResponse(request.query, hits, side.degraded, reason, words.partial, words.behind, unmatched)
+    return SearchResponse(query, hits, side.degraded, reason, words.partial, words.behind, unmatched)
 
 
 def _of_period(
@@ -377,8 +391,25 @@ def _of_period(
         ).similarities
         found += [row for row, likeness in near.items() if request.mode == "vector" or likeness >= LEAST_SIMILARITY]
     if request.mode != "vector":
-        found += rows.best().scores
+        # Who asks for a time and nothing else asks what was said then.
+        found += rows.best().scores if rows.has_words else _newest(connection, request, profile.named_kept)
     return found
+
+
+def _newest(connection: Connection, request: SearchRequest, count: int) -> list[Key]:
+    """The newest messages within the filters."""
+    if request.scope == "summaries":
+        return []
+    rows = connection.execute(_newest_statement(), filter_values(request) | {"count": count}, prepare=False).fetchall()
+    return [("message", row["seq"]) for row in rows]
+
+
+@cache
+def _newest_statement() -> bytes:
+    text = sql.SQL(
+        "SELECT m.seq FROM ros_messages AS m WHERE {filter} ORDER BY m.created_at DESC, m.seq DESC LIMIT %(count)s"
+    )
+    return text.format(filter=MESSAGE_FILTER).as_string().encode()
 
 
 def _why_nothing(request: SearchRequest, side: SemanticSide) -> str:

@@ -29,8 +29,8 @@ from rivet_pipeline.retrieval.types import SearchRequest, Source
 #: The rarest words of a query that take part; a pasted page has hundreds.
 MAX_TERMS = 64
 
-#: Words of a query that are looked up, of counted ones and of others each.
-_MOST_ASKED = 1_000
+#: Words of a query that are looked up: the rarest of those that the lexicon has, and others.
+_MOST_COUNTED, _MOST_UNCOUNTED = 4 * MAX_TERMS, 1_000
 
 #: Words beyond those that select alone, whose pairs select.
 _PAIRED = 4
@@ -115,8 +115,8 @@ def parse_query(connection: Connection, query: str) -> ParsedQuery:
                             row_number() OVER (PARTITION BY l.df IS NULL ORDER BY l.df, t.term) AS place
                      FROM unnest(ros_query_terms(%(query)s)) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term
                     ) AS rarest
-               WHERE place <= %(most)s) AS w""",
-        {"query": query, "most": _MOST_ASKED},
+               WHERE place <= CASE WHEN df > 0 THEN %(counted)s ELSE %(uncounted)s END) AS w""",
+        {"query": query, "counted": _MOST_COUNTED, "uncounted": _MOST_UNCOUNTED},
     ).fetchone()
     assert head is not None  # the migration puts the one row there
     documents = int(head["documents"])
@@ -127,7 +127,7 @@ def parse_query(connection: Connection, query: str) -> ParsedQuery:
         unknown = [term for term, df in frequency.items() if df == 0 or behind > _BEHIND * documents]
         frequency |= _count_now(connection, unknown)
     terms = _terms(query, frequency, rows_there)
-    # What stands nowhere must not take the places of words that stand somewhere.
+    # What was counted nowhere must not take the places of words that stand somewhere.
     taking_part = set(sorted(terms, key=lambda term: term.df == 0)[:MAX_TERMS])
     return ParsedQuery(
         terms=tuple(term for term in terms if term in taking_part),

@@ -314,3 +314,27 @@ def test_a_time_from_the_present_at_which_nothing_was_said_is_none(connection: C
     hits = find(connection, "where was the queue 2 years ago", agent=agent).hits
     assert hits[0].content == "we moved the queue here 2 years ago"
     assert [hit.parts.named for hit in hits] == [0, 0]
+
+
+@pytest.mark.parametrize("mode", ["fts", "hybrid", "vector"])
+@pytest.mark.parametrize("query", ["what did we do yesterday?", "yesterday"])
+def test_who_asks_for_a_time_alone_is_told_what_was_said_then(connection: Connection, mode: Mode, query: str) -> None:
+    register_model(connection)
+    add_message(connection, "yesterday was too hot", age_days=40, embed=True)
+    first, second = (
+        add_message(connection, text, age_days=1, embed=True) for text in ("the sail was mended", "and the mast set up")
+    )
+    answer = find(connection, query, embedded=mode != "fts", mode=mode)
+    assert answer.query == query
+    assert answer.unmatched is None
+    if mode != "vector":
+        assert set(ids(answer.hits[:2])) == {first, second}
+    assert {first, second} <= set(ids(answer.hits))
+
+
+def test_of_two_times_the_one_at_which_nothing_was_said_stays_a_text(connection: Connection) -> None:
+    add_message(connection, "we left redis two years ago", age_days=60)
+    asked = add_message(connection, "redis is back", age_days=5)
+    hits = find(connection, "did we have redis two years ago or last week").hits
+    assert {hit.id: hit.parts.named for hit in hits}[asked] == 1
+    assert len(hits) == 2

@@ -53,7 +53,7 @@ PARTS = ("agreement", "http", "modes", "naive", "tantivy")
 Times = dict[str, list[float]]
 
 #: Queries of all kinds together, as many of each.
-BOTH = "both"
+_BOTH = "both"
 
 #: The baseline's name among the rows of a kind of queries.
 _NAIVELY = "naive ts_rank_cd"
@@ -269,7 +269,7 @@ def measure(
 def together(times: Times, kinds: Sequence[str]) -> Times:
     """What was asked with queries of every kind, all of these together."""
     ways = [name.removeprefix(f"{kinds[0]}: ") for name in times if name.startswith(f"{kinds[0]}: ")]
-    return {f"{BOTH}: {way}": [one for kind in kinds for one in times[f"{kind}: {way}"]] for way in ways}
+    return {f"{_BOTH}: {way}": [one for kind in kinds for one in times[f"{kind}: {way}"]] for way in ways}
 
 
 def filtered(asked: list[Asked]) -> list[Asked]:

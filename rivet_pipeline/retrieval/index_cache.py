@@ -361,34 +361,27 @@ class IndexCache:
 
     def known_messages(self, connection: Connection) -> KnownMessages:
         """What `know_messages` was told last of this database."""
-        info = connection.info
         with self._lock:
-            return self._known.get((info.host, info.port, info.dbname), KnownMessages())
+            return self._known.get(_address(connection), KnownMessages())
 
     def know_messages(self, connection: Connection, known: KnownMessages) -> None:
         """Keeps what a search has learned for the next one."""
-        info = connection.info
+        name = _address(connection)
         with self._lock:
-            self._known[info.host, info.port, info.dbname] = known
-            self._known.move_to_end((info.host, info.port, info.dbname))
-            while len(self._known) > _DATABASES:
-                self._known.popitem(last=False)
+            self._known[name] = known
+            _keep_latest(self._known, name)
 
     def live(self, connection: Connection, database: int, wanted: Array, changes: Array) -> LiveRows:
         """The given rows (`signed`) of the given database (its oid), and of each the change that is at least seen."""
-        info = connection.info
-        name = (info.host, info.port, info.dbname, database)
+        name = (*_address(connection), database)
         with self._lock:
             live = self._live.setdefault(name, _Live())
-            self._live.move_to_end(name)
-            while len(self._live) > _DATABASES:
-                self._live.popitem(last=False)
+            _keep_latest(self._live, name)
         return live.view(connection, wanted, changes)
 
     def boosts(self, connection: Connection, database: int) -> Boosts:
         """The rows that were returned often, as they were at most half a minute ago."""
-        info = connection.info
-        name = (info.host, info.port, info.dbname, database)
+        name = (*_address(connection), database)
         with self._lock:
             kept = self._boosts.get(name)
             if kept is not None and time.monotonic() < kept[0]:
@@ -396,20 +389,15 @@ class IndexCache:
         read = _read_boosts(connection)
         with self._lock:
             self._boosts[name] = (time.monotonic() + _BOOST_SECONDS, read)
-            self._boosts.move_to_end(name)
-            while len(self._boosts) > _DATABASES:
-                self._boosts.popitem(last=False)
+            _keep_latest(self._boosts, name)
         return read
 
     def conversations(self, connection: Connection, database: int, numbers: Sequence[int]) -> list[str | None]:
         """The ids of conversations by their numbers, which never change; None for a number that none has."""
-        info = connection.info
-        name = (info.host, info.port, info.dbname, database)
+        name = (*_address(connection), database)
         with self._lock:
             known = self._conversations.setdefault(name, {})
-            self._conversations.move_to_end(name)
-            while len(self._conversations) > _DATABASES:
-                self._conversations.popitem(last=False)
+            _keep_latest(self._conversations, name)
             found = {number: known[number] for number in numbers if number in known}
         missing = [number for number in numbers if number not in found]
         if missing:
@@ -424,6 +412,19 @@ class IndexCache:
 
 #: The one of this process.
 CACHE = IndexCache()
+
+
+def _address(connection: Connection) -> tuple[str, int, str]:
+    """Where a connection's database is, whichever one has the name at the moment."""
+    info = connection.info
+    return info.host, info.port, info.dbname
+
+
+def _keep_latest(kept: OrderedDict[tuple[Any, ...], Any], name: tuple[Any, ...]) -> None:
+    """Makes a database the one that was used last, and forgets those that were not used for longest."""
+    kept.move_to_end(name)
+    while len(kept) > _DATABASES:
+        kept.popitem(last=False)
 
 
 def _size(postings: Postings | None) -> int:

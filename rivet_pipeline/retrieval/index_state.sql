@@ -4,10 +4,7 @@
 -- Messages that the process knows already (`KnownMessages`) are not listed again, as far as this `knows` is true of them.
 -- Who writes in this transaction (not `settled`) sees rows that others may never see.
 SELECT ros_fold(left(%(query)s, 8000)) AS folded,
-       ARRAY(SELECT t.term FROM unnest(ros_query_terms(%(query)s)) AS t (term) JOIN ros_lexicon AS l ON l.term = t.term
-             ORDER BY l.df, t.term LIMIT %(words)s) AS words,
-       ARRAY(SELECT t.term FROM unnest(ros_query_terms(%(query)s)) AS t (term)
-             WHERE NOT EXISTS (SELECT 1 FROM ros_lexicon AS l WHERE l.term = t.term) ORDER BY t.term) AS uncounted,
+       w.words, w.uncounted,
        tsvector_to_array(to_tsvector('pg_catalog.english', ros_split(ros_fold(left(%(query)s, 8000))))) AS parts,
        d.oid AS database, k.holds AS knows, pg_current_xact_id_if_assigned() IS NULL AS settled,
        c.last_message_seq, c.last_summary_seq,
@@ -20,6 +17,9 @@ SELECT ros_fold(left(%(query)s, 8000)) AS folded,
        ARRAY(SELECT n.number FROM ros_conversations AS n WHERE ros_is_noise(n.session_key, n.settings) ORDER BY n.number) AS noise,
        (SELECT coalesce(max(number), 0) FROM ros_conversations) AS conversations
 FROM ros_corpus AS c
+CROSS JOIN (SELECT coalesce((array_agg(t.term ORDER BY l.df, t.term) FILTER (WHERE l.term IS NOT NULL))[1:%(words)s::integer], '{}') AS words,
+                   coalesce(array_agg(t.term ORDER BY t.term) FILTER (WHERE l.term IS NULL), '{}') AS uncounted
+            FROM unnest(ros_query_terms(%(query)s)) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term) AS w
 CROSS JOIN (SELECT oid FROM pg_database WHERE datname = current_database()) AS d
 CROSS JOIN LATERAL (SELECT d.oid = %(known_database)s::oid AND c.last_message_seq >= %(known_after)s::bigint AS holds) AS k
 CROSS JOIN (SELECT array_agg(id ORDER BY id) AS ids, array_agg(token::text ORDER BY id) AS tokens,

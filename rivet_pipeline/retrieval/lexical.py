@@ -8,6 +8,7 @@ literal. A run of CJK characters in a query is asked for by its neighbouring pai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -187,13 +188,12 @@ class TextSearch:
         if len(words) <= index_state.MAX_TERMS:
             return words
         keys = {word: term_key(word) for word in words}
-        # Of the others in the index only such as hold a digit may stand in a row.
-        unread = [word for word in words if not len(live.postings(keys[word])[0])]
-        unread = [word for word in unread if any(48 <= sign < 58 for sign in word)][:_MOST_UNCOUNTED]
-        postings = self._index.postings(self._connection, corpus.pieces, [keys[word] for word in unread])
-        nowhere = {word for word in words if not len(live.postings(keys[word])[0])}
-        nowhere -= {word for word in unread if any(one is not None for one in postings[keys[word]])}
-        return sorted(words, key=nowhere.__contains__)[: index_state.MAX_TERMS]
+        found = {word for word in words if len(live.postings(keys[word])[0])}
+        # Of the others only such as hold a digit may stand in the index.
+        numbered = [word for word in words if word not in found and re.search(rb"[0-9]", word)][:_MOST_UNCOUNTED]
+        postings = self._index.postings(self._connection, corpus.pieces, [keys[word] for word in numbered])
+        found |= {word for word in numbered if any(one is not None for one in postings[keys[word]])}
+        return sorted(words, key=lambda word: word not in found)[: index_state.MAX_TERMS]
 
     @property
     def behind(self) -> str | None:

@@ -454,8 +454,7 @@ def _why_no_words(query: str) -> str:
 
 def _within(request: SearchRequest) -> str:
     """` within these filters` when there are any."""
-    filters = (request.agent, request.role, request.conversation_id, request.since, request.before, request.tag)
-    return " within these filters" if any(filters) else ""
+    return " within these filters" if request.is_filtered else ""
 
 
 def _snippet(query: str, body: str, *, literal: bool) -> str:

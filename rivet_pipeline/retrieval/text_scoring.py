@@ -390,8 +390,7 @@ def visible(field: Field, request: SearchRequest, conversations: Array | None, n
 
 def hidden(field: Field, request: SearchRequest, noise: Array) -> Array | None:
     """The positions that a request without any filter leaves out; None for one with filters."""
-    filters = (request.agent, request.role, request.since, request.before, request.conversation_id, request.tag)
-    if request.scope != "both" or any(one is not None for one in filters):
+    if request.scope != "both" or request.is_filtered:
         return None
     live = np.flatnonzero(~_shown(field.live.documents, field.live.alive, noise))
     return np.concatenate([_shown_of_corpus(field.corpus, noise)[1], live + len(field.corpus)])

@@ -58,6 +58,12 @@ class SearchRequest:
     tag: str | None = None
     tagged: tuple[UUID, ...] | None = None
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether any filter but the scope is set."""
+        filters = (self.agent, self.role, self.conversation_id, self.since, self.before, self.tag)
+        return any(one is not None for one in filters)
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreParts:

@@ -159,8 +159,7 @@ def _ask(
 
 def is_narrow(request: SearchRequest) -> bool:
     """Whether the filters leave out enough for a walk to become long; one conversation is compared exactly."""
-    filters = (request.agent, request.role, request.since, request.before, request.tag)
-    return request.conversation_id is None and any(one is not None for one in filters)
+    return request.conversation_id is None and request.is_filtered
 
 
 def _by_codes(

@@ -28,11 +28,17 @@ def _squeezed(text: LiteralString) -> sql.SQL:
     return sql.SQL(" ".join(text.split()))
 
 
-#: Nothing of a noise session (heartbeats, the pipeline's own traffic) unless its conversation is asked for by name.
-_NOT_NOISE: LiteralString = """
-    (%(conversation)s::uuid IS NOT NULL OR {alias}.conversation_id NOT IN (
-        SELECT c.id FROM ros_conversations AS c WHERE ros_is_noise(c.session_key, c.settings)))
+#: Nothing of a noise session (heartbeats, the pipeline's own traffic).
+_NEVER_NOISE: LiteralString = """
+    {alias}.conversation_id NOT IN (
+        SELECT c.id FROM ros_conversations AS c WHERE ros_is_noise(c.session_key, c.settings))
 """
+
+#: The same unless its conversation is asked for by name.
+_NOT_NOISE: LiteralString = "(%(conversation)s::uuid IS NOT NULL OR " + _NEVER_NOISE + ")"
+
+#: Nothing that repeats what other rows say.
+_NO_REPEAT: LiteralString = "coalesce(m.metadata ->> 'kind', '') NOT IN ('progress', 'replay')"
 
 #: The sessions that carry a tag. Of the two ways one is used: few of them are bound by id (`resolve_tag`).
 _TAG: LiteralString = """
@@ -49,8 +55,9 @@ MESSAGE_FILTER = _squeezed(
     AND (%(conversation)s::uuid IS NULL OR m.conversation_id = %(conversation)s::uuid)
     AND (%(since)s::timestamptz IS NULL OR m.created_at >= %(since)s::timestamptz)
     AND (%(before)s::timestamptz IS NULL OR m.created_at < %(before)s::timestamptz)
-    AND coalesce(m.metadata ->> 'kind', '') NOT IN ('progress', 'replay')
     AND """
+    + _NO_REPEAT
+    + " AND "
     + _TAG.replace("{alias}", "m")
     + " AND "
     + _NOT_NOISE.replace("{alias}", "m")
@@ -68,6 +75,10 @@ SUMMARY_FILTER = _squeezed(
     + " AND "
     + _NOT_NOISE.replace("{alias}", "s")
 )
+
+#: What is left of the two for a request without a filter. No value is bound, so that one plan is right for all of them.
+UNFILTERED_MESSAGE = _squeezed(_NO_REPEAT + " AND " + _NEVER_NOISE.replace("{alias}", "m"))
+UNFILTERED_SUMMARY = _squeezed(_NEVER_NOISE.replace("{alias}", "s"))
 
 
 def filter_values(request: SearchRequest) -> dict[str, Any]:

@@ -33,10 +33,10 @@ _MOST_UNCOUNTED = 256
 #: The rarest words by which conversations are scored.
 _SESSION_TERMS = 16
 
-#: A row with less than this share of the best BM25 and less than this freshness (46 days old) is seldom among the best
-#: candidates. Only where that is certain are such rows passed over.
-_LIKELY_TEXT = 0.3
-_LIKELY_FRESH = 0.1
+#: A row with less than the first share of the best BM25 is seldom among the best candidates, unless it is at least so
+#: fresh (24 days old) and has the second share. Only where that is certain are others passed over.
+_LIKELY_TEXT, _FRESH_TEXT = 0.25, 0.05
+_LIKELY_FRESH = 0.3
 
 #: With fewer rows each is looked at.
 _MANY = 50_000
@@ -233,25 +233,28 @@ class TextSearch:
         return _Weighed(positions, text, whole)
 
     def _weigh_likely(self) -> _Weighed | None:
-        """The rows with much of the best BM25 and the recent ones; None when another may be worth as much as these.
+        """The rows with much of the best BM25, of recent ones with some; None when another may be worth as much.
 
         Nearly every row holds some word of a question, and most of them can be told to be worth little without a look.
         """
         some = self._scores >= np.float32(_LIKELY_TEXT * self._highest)
-        for places in (self._field.recent(self._now, _LIKELY_FRESH), self._boosted[self._boosted >= 0]):
-            some[places[self._scores[places] > 0]] = True
+        recent = self._field.recent(self._now, _LIKELY_FRESH)
+        some[recent[self._scores[recent] >= np.float32(_FRESH_TEXT * self._highest)]] = True
+        boosted = self._boosted[self._boosted >= 0]
+        some[boosted[self._scores[boosted] > 0]] = True
         likely = self._weigh(np.flatnonzero(some))
         if len(likely.positions) < self._kept:
             return None
+        # What the others could be worth at most: nearly as old as is likely, or as new as can be.
         _, most = promise(
-            np.array([_LIKELY_TEXT], np.float32),
-            np.array([_LIKELY_FRESH], np.float32),
-            np.zeros(1, bool),
+            np.array([_LIKELY_TEXT, _FRESH_TEXT], np.float32),
+            np.array([_LIKELY_FRESH, 1], np.float32),
+            np.zeros(2, bool),
             self._profile,
         )
         least_text = np.partition(likely.text, -max(1, self._kept // 2))[-max(1, self._kept // 2)]
         least_whole = np.partition(likely.whole, -self._kept)[-self._kept]
-        return likely if least_text > _LIKELY_TEXT and least_whole > most[0] else None
+        return likely if least_text > _LIKELY_TEXT and least_whole > most.max() else None
 
     @cached_property
     def _boosted(self) -> Array:

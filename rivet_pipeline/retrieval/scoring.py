@@ -120,7 +120,7 @@ class Profile:
     #: Candidates of the text arm that get all their parts, at least.
     lexical_kept: int = 60
     #: Candidates of the vector arm, at least: of messages, and half as many summaries.
-    vector_kept: int = 40
+    vector_kept: int = 30
     #: How long texts may be read for a literal text or a regular expression, in seconds.
     pattern_seconds: float = 2.0
 

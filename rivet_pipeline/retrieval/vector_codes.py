@@ -47,6 +47,9 @@ _NEAR_EACH = 48
 _FIRST_EACH = 12
 _FIRST_WORDS = 2
 
+#: Of how many chunks at least it is counted how far they lie.
+_COUNTED = 20_000
+
 #: In how many bits the amount of each of a query's components is told; of a vector's far less is known.
 _QUERY_BITS = 4
 
@@ -179,29 +182,38 @@ class Codes:
         return cosines
 
     def _nearest(self, among: Array, query: NDArray[np.float32], count: int) -> Array:
+        """The chunks with the most bits in common with the query's code; about `count`, in their order."""
         if len(among) <= count:
             return among
         wanted = _packed(query > self.centre)
         first = max(_FIRST_WORDS, len(wanted) // 4)
-        if first < len(wanted) and len(among) > 2 * _FIRST_EACH * count:
-            among = self._fewest_apart(among, wanted[:first], _FIRST_EACH * count)
-        return self._fewest_apart(among, wanted, count)
-
-    def _fewest_apart(self, among: Array, wanted: Array, count: int) -> Array:
-        """The chunks with the most bits in common with the first words of a code; about `count`, in their order."""
         apart = np.zeros(len(among), dtype=np.int16)
+        if first < len(wanted) and len(among) > 2 * _FIRST_EACH * count:
+            self._add_apart(apart, among, wanted, range(first))
+            fewest = _fewest(apart, _FIRST_EACH * count)
+            among, apart = among[fewest], apart[fewest]
+            self._add_apart(apart, among, wanted, range(first, len(wanted)))
+        else:
+            self._add_apart(apart, among, wanted, range(len(wanted)))
+        nearest: Array = among[_fewest(apart, count)]
+        return nearest
+
+    def _add_apart(self, apart: Array, among: Array, wanted: Array, words: range) -> None:
+        """Adds to `apart` in how many bits of some of the words each chunk differs from a code."""
         bits, ones = np.empty(len(among), dtype=np.uint64), np.empty(len(among), dtype=np.uint8)
-        for line, word in zip(self.words, wanted, strict=False):
-            line.take(among, mode="clip", out=bits)
-            np.bitwise_xor(bits, word, out=bits)
+        for word in words:
+            self.words[word].take(among, mode="clip", out=bits)
+            np.bitwise_xor(bits, wanted[word], out=bits)
             apart += np.bitwise_count(bits, out=ones)
-        # With those that lie as far as the last one, unless they are very many.
-        last = np.searchsorted(np.cumsum(np.bincount(apart)), count)
-        nearest = np.flatnonzero(apart <= last)
-        if len(nearest) > 2 * count:
-            nearest = np.sort(nearest[top(-apart[nearest], count)])
-        found: Array = among[nearest]
-        return found
+
+
+def _fewest(apart: Array, count: int) -> Array:
+    """Where about the `count` lowest stand, ascending; of very many how low these are is told from every so many."""
+    step = max(1, len(apart) // _COUNTED)
+    # With those that lie as far as the last one, unless they are very many.
+    last = np.searchsorted(np.cumsum(np.bincount(apart[::step])), count / step)
+    fewest: Array = np.flatnonzero(apart <= last)
+    return np.sort(fewest[top(-apart[fewest], count)]) if len(fewest) > 2 * count else fewest
 
 
 def _weighed(first: Sequence[Array], second: Sequence[Array], weights: NDArray[np.float32], bits: int) -> Array:

@@ -14,6 +14,7 @@ from rivet_pipeline.retrieval.vector_codes import (
     RANGE,
     THRESHOLD,
     Codes,
+    _fewest,
     _packed,
     _weighed,
     unpack_piece,
@@ -160,23 +161,33 @@ def test_a_first_look_at_some_bits_hardly_loses_the_nearest(
 ) -> None:
     vectors = random.standard_normal((20_000, 256)).astype(np.float32)
     codes = codes_of(list(range(1, 20_001)), vectors)
-    looks: list[tuple[int, int]] = []
-    fewest = Codes._fewest_apart
+    looks: list[tuple[int, range]] = []
+    add_apart = Codes._add_apart
 
-    def counting(self: Codes, among: Any, wanted: Any, count: int) -> Any:
-        looks.append((len(among), len(wanted)))
-        return fewest(self, among, wanted, count)
+    def counting(self: Codes, apart: Any, among: Any, wanted: Any, words: range) -> None:
+        looks.append((len(among), words))
+        add_apart(self, apart, among, wanted, words)
 
-    monkeypatch.setattr(Codes, "_fewest_apart", counting)
+    monkeypatch.setattr(Codes, "_add_apart", counting)
     found = 0
     for number in range(20):
         query = vectors[number] + 0.8 * random.standard_normal(256).astype(np.float32)
         chosen, _ = codes.choose(asked(*range(1, 20_001)), query / np.linalg.norm(query), 10)
         found += number + 1 in chosen
     assert found >= 19
-    assert looks[0] == (20_000, 2)
+    assert looks[0] == (20_000, range(2))
     assert looks[1][0] < 10_000
-    assert looks[1][1] == 4
+    assert looks[1][1] == range(2, 4)
+
+
+@pytest.mark.parametrize("count", [100, 5_000, 60_000])
+def test_of_very_many_about_as_many_as_wanted_are_taken(random: np.random.Generator, count: int) -> None:
+    apart = random.binomial(256, 0.5, 300_000).astype(np.int16)
+    fewest = _fewest(apart, count)
+    assert (np.diff(fewest) > 0).all()
+    assert 0.9 * count <= len(fewest) <= 2 * count
+    highest = apart[fewest].max()
+    assert np.isin(np.flatnonzero(apart < highest), fewest).all()
 
 
 def test_numbers_beyond_the_flags_are_asked_for(random: np.random.Generator) -> None:

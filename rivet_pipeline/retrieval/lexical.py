@@ -294,11 +294,12 @@ class TextSearch:
         state = self._state
         if not state.is_behind:
             return {}
-        live = set(state.live.tolist())
+        live, changed = set(state.live.tolist()), state.live[state.changes > 0]
         return unindexed.find_texts(
             self._connection,
             self._request,
             above=state.above,
+            changed={"message": changed[changed > 0].tolist(), "summary": (-changed[changed < 0]).tolist()},
             literal=self._literal,
             extra=[row for row in extra if signed(row) in live or row[1] > state.above[row[0]]],
             now=self._now,

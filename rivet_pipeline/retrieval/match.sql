@@ -9,7 +9,7 @@ WITH matched AS MATERIALIZED (
     WHERE {alias}.content_tsv @@ %(selector)s::tsquery
       AND (%(cutoff)s::timestamptz IS NULL OR {at} >= %(cutoff)s::timestamptz)
       AND ({alias}.seq > %(above)s
-           OR {alias}.seq IN (SELECT n.seq FROM ros_index_changes AS n WHERE n.source = {kind}))
+           OR {alias}.seq = ANY (%(changed)s::bigint[]))
       AND {filter}
     OFFSET 0
 ), words AS MATERIALIZED (

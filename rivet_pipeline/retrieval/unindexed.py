@@ -11,7 +11,7 @@ not found.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -224,15 +224,21 @@ def find_texts(
     request: SearchRequest,
     *,
     above: dict[Source, int],
+    changed: Mapping[Source, Sequence[int]],
     literal: bool,
     extra: Sequence[tuple[Source, int]],
     now: datetime,
     kept: int,
     profile: Profile = PROFILE,
 ) -> dict[tuple[Source, int], float]:
-    """BM25 of the best rows that the index has not: those `above` a number by table, and the changed ones."""
+    """BM25 of the best rows that the index has not: those `above` a number by table, and the `changed` ones.
+
+    Which have changed is the caller's to say: the index may be refreshed meanwhile, and no list would have them.
+    """
     parsed = parse_query(connection, request.query)
-    candidates = select_candidates(connection, parsed, request, above=above, literal=literal, now=now, profile=profile)
+    candidates = select_candidates(
+        connection, parsed, request, above=above, changed=changed, literal=literal, now=now, profile=profile
+    )
     return score_texts(connection, parsed, candidates, extra=extra, now=now, kept=kept, profile=profile)
 
 
@@ -242,6 +248,7 @@ def select_candidates(
     request: SearchRequest,
     *,
     above: dict[Source, int],
+    changed: Mapping[Source, Sequence[int]],
     literal: bool = False,
     now: datetime,
     profile: Profile = PROFILE,
@@ -264,7 +271,20 @@ def select_candidates(
         for selector in plan:
             if len(known) >= request.limit:
                 break
-            known.update(_match(connection, source, selector, parsed, request, above[source], now, kept, profile))
+            known.update(
+                _match(
+                    connection,
+                    source,
+                    selector,
+                    parsed,
+                    request,
+                    above=above[source],
+                    changed=changed[source],
+                    now=now,
+                    kept=kept,
+                    profile=profile,
+                )
+            )
         found[source] = sorted(known)
     return found
 
@@ -302,7 +322,9 @@ def _match(
     selector: _Selector,
     parsed: ParsedQuery,
     request: SearchRequest,
+    *,
     above: int,
+    changed: Sequence[int],
     now: datetime,
     kept: int,
     profile: Profile,
@@ -313,6 +335,7 @@ def _match(
         | _profile_values(profile)
         | {
             "above": above,
+            "changed": number_array(changed),
             "selector": selector.query,
             "questions": [question for question, _ in selector.words],
             "weights": [weight for _, weight in selector.words],

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from rivet_pipeline.api.dependencies import open_resources
 from rivet_pipeline.api.tools import TOOLS
-from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.retrieval import index_state
+from rivet_pipeline.db.pool import Connection, connect
+from rivet_pipeline.retrieval import index_state, unindexed
 from rivet_pipeline.retrieval.context import ContextRequest, build_context
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.settings import Settings
@@ -45,6 +46,21 @@ def test_a_search_says_that_its_ranks_are_approximate(connection: Connection, mo
 @pytest.mark.parametrize("mode", ["trigram", "vector"])
 def test_modes_that_do_not_rank_by_words_say_nothing(connection: Connection, mode: str) -> None:
     assert find(connection, "kestrel", mode=mode).behind is None
+
+
+def test_a_row_that_changed_is_found_while_the_index_is_refreshed(
+    connection: Connection, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection.execute("UPDATE ros_messages SET tool_result = 'whimbrel' WHERE content = 'kestrel number 0'")
+    find_texts = unindexed.find_texts
+
+    def refreshed(*values: Any, **named: Any) -> Any:
+        with connect(database_url) as other:
+            assert refresh_lexicon(other).changed == 1
+        return find_texts(*values, **named)
+
+    monkeypatch.setattr(unindexed, "find_texts", refreshed)
+    assert [hit.content for hit in find(connection, "whimbrel", mode="fts").hits] == ["kestrel number 0"]
 
 
 def test_a_turns_context_says_so(connection: Connection) -> None:

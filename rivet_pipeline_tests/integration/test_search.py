@@ -41,6 +41,7 @@ ODD_QUERIES = [
 
 
 EVERY_ROW: dict[Source, int] = {"message": 0, "summary": 0}
+NO_ROW: dict[Source, list[int]] = {"message": [], "summary": []}
 
 
 def test_no_query_is_an_error_and_an_empty_answer_says_why(connection: Connection) -> None:
@@ -263,7 +264,7 @@ def test_a_rare_word_selects_and_common_ones_only_score(connection: Connection) 
     parsed = unindexed.parse_query(connection, "the parser error zeugma")
     profile = replace(scoring.PROFILE, candidates=10)
     found = unindexed.select_candidates(
-        connection, parsed, SearchRequest("x", limit=1), above=EVERY_ROW, now=NOW, profile=profile
+        connection, parsed, SearchRequest("x", limit=1), above=EVERY_ROW, changed=NO_ROW, now=NOW, profile=profile
     )
     row = connection.execute("SELECT seq FROM ros_messages WHERE id = %s", [rare]).fetchone()
     assert row is not None
@@ -278,7 +279,7 @@ def test_bm25_of_the_index_and_in_sql_is_that_of_the_scoring_module(connection: 
     refresh_lexicon(connection)
     request = SearchRequest("alpha beta", limit=50)
     parsed = unindexed.parse_query(connection, "alpha beta")
-    candidates = unindexed.select_candidates(connection, parsed, request, above=EVERY_ROW, now=NOW)
+    candidates = unindexed.select_candidates(connection, parsed, request, above=EVERY_ROW, changed=NO_ROW, now=NOW)
     in_sql = unindexed.score_texts(connection, parsed, candidates, now=NOW, kept=100)
     result = lexical.score_texts(connection, request, now=NOW, kept=100)
     rows = connection.execute(
@@ -405,7 +406,9 @@ def test_of_more_rows_than_are_scored_exactly_the_best_is_among_them(connection:
     profile = replace(scoring.PROFILE, lexical_kept=20)
     parsed = unindexed.parse_query(connection, "zeugma parser")
     request = SearchRequest("zeugma parser", limit=5)
-    found = unindexed.select_candidates(connection, parsed, request, above=EVERY_ROW, now=NOW, profile=profile)
+    found = unindexed.select_candidates(
+        connection, parsed, request, above=EVERY_ROW, changed=NO_ROW, now=NOW, profile=profile
+    )
     row = connection.execute("SELECT seq FROM ros_messages WHERE id = %s", [both]).fetchone()
     assert row is not None
     assert row["seq"] in found["message"]

@@ -17,6 +17,7 @@ from rivet_pipeline.api.models import (
     LineageAnswer,
     LineageMessageAnswer,
     LineageSummaryAnswer,
+    NamedTimeAnswer,
     PeriodAnswer,
     ScorePartsAnswer,
     SearchAnswer,
@@ -63,6 +64,10 @@ def search_answer(request: SearchRequest, response: SearchResponse, *, explain: 
         degraded=Degraded(reason=reasons, effect=effects) if notes else None,
         reason=response.reason,
         unmatched=response.unmatched,
+        times=[
+            NamedTimeAnswer(words=time.words, since=_utc(time.since), before=_utc(time.before))
+            for time in response.times
+        ],
         results=[_hit(hit, explain=explain) for hit in response.hits],
     )
 

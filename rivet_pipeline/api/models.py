@@ -315,10 +315,19 @@ class Degraded(_Answer):
     effect: str
 
 
+class NamedTimeAnswer(_Answer):
+    """Words of the query that were read as a time, from `since` to `before` (exclusive), in UTC."""
+
+    words: str
+    since: datetime
+    before: datetime
+
+
 class SearchAnswer(_Answer):
     """Hits, best first. No hit comes with a `reason` where there is one to give (only stop words, for instance).
 
-    `unmatched` says that no text holds a word of the query, so that the hits are only near in meaning.
+    `unmatched` says that no text holds a word of the query, so that the hits are only near in meaning. `times` has what
+    was read as a time from the present (`last week`): what was said then comes first, and the words are not looked for.
     """
 
     query: str
@@ -328,6 +337,7 @@ class SearchAnswer(_Answer):
     degraded: Degraded | None
     reason: str | None
     unmatched: str | None
+    times: list[NamedTimeAnswer]
     results: list[HitAnswer]
 
 

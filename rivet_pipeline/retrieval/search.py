@@ -38,7 +38,7 @@ from rivet_pipeline.retrieval.quoting import one_line
 from rivet_pipeline.retrieval.ranking import Scored, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around, without_frame
-from rivet_pipeline.retrieval.types import Hit, Key, ScoreParts, SearchRequest, SearchResponse
+from rivet_pipeline.retrieval.types import Hit, Key, NamedTime, ScoreParts, SearchRequest, SearchResponse
 from rivet_pipeline.transcripts.cleaning import clean_text
 
 #: The fewest and most hits of one search.
@@ -122,7 +122,7 @@ def search(
             request.query, [], reason=f"no session carries the tag {one_line(request.tag or '', 200)}"
         )
     query = request.query
-    periods, request = _read_times(connection, request, now)
+    periods, times, request = _read_times(connection, request, now)
     # The model is asked before the transaction begins: it may be slow, and a snapshot must not wait for it.
     side = _embed(connection, request, embed_query)
     with connection.transaction(), _pipelined(connection, request):
@@ -133,26 +133,35 @@ def search(
             response = _search(connection, request, query, side, periods, now, profile)
         if not response.hits:
             response = replace(response, reason=_why_unknown(connection, request) or response.reason)
-        return response
+        return replace(response, times=times)
 
 
 def _read_times(
     connection: Connection, request: SearchRequest, now: datetime
-) -> tuple[tuple[Period, ...], SearchRequest]:
-    """The times that a query names, and the request without the words that name them from the present.
+) -> tuple[tuple[Period, ...], tuple[NamedTime, ...], SearchRequest]:
+    """The times that a query names, those among them from the present, and the request without the words for these.
 
     A time from the present at which nothing was said is none: `where did we live 4 years ago` asks what was said since.
     """
     if request.mode in _READING:
-        return (), request
+        return (), (), request
     times = read_times(request.query[:_MOST_CHARACTERS], now)
     if not times.from_present:
-        return times.dates, request
+        return times.dates, (), request
     said = [one for one in times.from_present if _was_said(connection, request, one.period)]
     rest = without(request.query, said).strip()
     # Meaning alone must have something to go by.
     keeps = request.mode == "vector" and not rest
-    return tuple(one.period for one in said), request if keeps else replace(request, query=rest)
+    periods = tuple(one.period for one in said)
+    named = tuple(
+        NamedTime(
+            request.query[one.start : one.end],
+            one.period.start.astimezone(now.tzinfo),
+            one.period.end.astimezone(now.tzinfo),
+        )
+        for one in said
+    )
+    return periods, named, request if keeps else replace(request, query=rest)
 
 
 def _was_said(connection: Connection, request: SearchRequest, period: Period) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
@@ -118,12 +118,28 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedTime:
+    """Words of a query that name a time from the present, and which: from `since` to `before` (exclusive), aware."""
+
+    words: str
+    since: datetime
+    before: datetime
+
+    @property
+    def note(self) -> str:
+        """Which days it was read as, in the zone of its times."""
+        days = (self.since.date(), (self.before - timedelta(microseconds=1)).date())
+        return f"'{self.words}' is read as {' to '.join(str(day) for day in dict.fromkeys(days))}"
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResponse:
     """The hits, best first, and what was not used to find them.
 
     `degraded`: why the vector arm is missing. `partial`: how far the texts themselves were read, where that is not to
     their end. `behind`: that the text index lacks too many rows for exact ranks; `APPROXIMATE` is what that means.
-    `unmatched`: that there are hits, and none of them for a word of the query.
+    `unmatched`: that there are hits, and none of them for a word of the query. `times`: what was read as a time from
+    the present, and so not looked for as words.
     """
 
     query: str
@@ -133,12 +149,14 @@ class SearchResponse:
     partial: str | None = None
     behind: str | None = None
     unmatched: str | None = None
+    times: tuple[NamedTime, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know of the hits beside `degraded`, which a face explains by its mode."""
         behind = None if self.behind is None else f"{self.behind}; {APPROXIMATE}"
-        return tuple(note for note in (self.partial, behind, self.unmatched) if note is not None)
+        named = (time.note for time in self.times)
+        return tuple(note for note in (*named, self.partial, behind, self.unmatched) if note is not None)
 
 
 @dataclass(frozen=True, slots=True)

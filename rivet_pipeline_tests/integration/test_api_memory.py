@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
@@ -226,6 +227,22 @@ def test_browse_shows_whole_messages_and_filters_them(reader: httpx.Client) -> N
     assert len(get(reader, "browse", include_tools="false")["messages"]) == 3
     assert len(get(reader, "browse", role="user")["messages"]) == 2
     assert get(reader, "browse", window="today")["messages"] == []
+
+
+def test_a_search_says_what_it_read_as_a_time(client: httpx.Client) -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    today = datetime.now(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    yesterday = today - timedelta(days=1)
+    said = {"event_id": "y1", "role": "user", "content": "the backup is late", "created_at": yesterday.isoformat()}
+    batch = {"session_key": "claude-code:s2", "agent": "claude-code", "channel": "cli", "messages": [said]}
+    assert client.post("/api/capture", json=batch).status_code == 200
+    found = get(client, "search", q="what about the backup yesterday")
+    assert found["results"][0]["content"] == "the backup is late"
+    (time,) = found["times"]
+    assert time["words"] == "yesterday"
+    assert [datetime.fromisoformat(time[end]) for end in ("since", "before")] == [yesterday, today]
+    assert f"&#39;yesterday&#39; is read as {yesterday.date()}." in client.get("/hub?q=the+backup+yesterday").text
+    assert get(client, "search", q="the backup")["times"] == []
 
 
 def test_a_search_counts_as_an_access_and_browsing_does_not(client: httpx.Client, connection: Connection) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -15,7 +16,7 @@ from rivet_pipeline.models.protocols import Vectors
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.query_vectors import _weighed, weigh_words
 from rivet_pipeline.retrieval.search import search
-from rivet_pipeline.retrieval.types import Mode, SearchRequest
+from rivet_pipeline.retrieval.types import Mode, NamedTime, SearchRequest
 from rivet_pipeline_tests.integration.memory_rows import (
     NOW,
     add_conversation,
@@ -330,6 +331,26 @@ def test_who_asks_for_a_time_alone_is_told_what_was_said_then(connection: Connec
     if mode != "vector":
         assert set(ids(answer.hits[:2])) == {first, second}
     assert {first, second} <= set(ids(answer.hits))
+
+
+def test_an_answer_says_which_days_a_time_was_read_as(connection: Connection) -> None:
+    add_message(connection, "the sail was mended", age_days=1)
+    answer = find(connection, "what of the sail yesterday")
+    (time,) = answer.times
+    yesterday = (NOW - timedelta(days=1)).date()
+    assert (time.words, time.since.date(), time.before.date()) == ("yesterday", yesterday, NOW.date())
+    assert answer.notes == (f"'yesterday' is read as {yesterday}",)
+    # Nothing was said then, so the words are looked for as they are.
+    assert find(connection, "what of the sail last year").times == ()
+    # A date is what it is.
+    assert find(connection, f"what of the sail on {yesterday}").times == ()
+    assert find(connection, "yesterday", mode="trigram").times == ()
+
+
+def test_a_note_names_the_first_and_the_last_day_in_the_zone_of_the_user() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    week = NamedTime("last week", datetime(2026, 3, 23, tzinfo=zone), datetime(2026, 3, 30, tzinfo=zone))
+    assert week.note == "'last week' is read as 2026-03-23 to 2026-03-29"
 
 
 def test_of_two_times_the_one_at_which_nothing_was_said_stays_a_text(connection: Connection) -> None:

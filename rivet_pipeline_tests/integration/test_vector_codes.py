@@ -222,10 +222,7 @@ def test_codes_find_the_summaries_that_comparing_every_vector_finds(
 
 @pytest.mark.parametrize("query", ["anchor buoy", "gale harbour inlet", "pier"])
 @pytest.mark.parametrize("filters", _FILTERS, ids=" ".join)
-def test_codes_find_what_comparing_every_vector_finds(
-    store: Connection, query: str, filters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vector, "_CHOSEN_PER_ROW", 4)
+def test_codes_find_what_comparing_every_vector_finds(store: Connection, query: str, filters: dict[str, Any]) -> None:
     found, asked = statements_of(store, query, **filters)
     assert asked == {"nearest_given"}
     assert len(found) == 10

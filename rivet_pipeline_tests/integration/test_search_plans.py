@@ -181,3 +181,33 @@ def test_vectors_of_chosen_summaries_are_looked_up_by_their_owners(plans: Plans)
     used = {node.get("Index Name", "") for node in plans["within a filter", "nearest_given summary"]}
     assert used & {"ros_embeddings_of_summaries", "ros_embeddings_pkey"}
     assert not any("hnsw" in name for name in used)
+
+
+def test_what_every_search_asks_is_planned_once_a_connection(connection: Connection) -> None:
+    register_model(connection)
+    for number in range(30):
+        add_message(connection, f"kestrel note {number}", embed=True)
+    refresh_lexicon(connection)
+    refresh_vector_pieces(connection)
+    for number in range(15):
+        # New rows are read by each search that finds some.
+        add_message(connection, f"kestrel note {number}, late")
+        for filters in ({}, {"agent": "claude"}):
+            sent(connection, f"kestrel note {number}", **filters)
+    kept = connection.execute(
+        """SELECT split_part(statement, chr(10), 1) AS name, sum(generic_plans) AS generic, sum(custom_plans) AS others
+           FROM pg_prepared_statements GROUP BY 1"""
+    ).fetchall()
+    plans = {row["name"]: (int(row["generic"]), int(row["others"])) for row in kept}
+    for name, statements in (
+        ("index_state", 1),
+        ("index_messages", 1),
+        ("nearest_walk", 2),
+        ("vector_state", 1),
+        ("features", 2),
+        ("neighbours", 1),
+    ):
+        generic, others = plans[f"-- {name}"]
+        assert generic > 0, name
+        # Postgres plans the first five for their values, to compare.
+        assert others <= 5 * statements, name

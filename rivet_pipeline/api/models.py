@@ -327,7 +327,7 @@ class SearchAnswer(_Answer):
     """Hits, best first. No hit comes with a `reason` where there is one to give (only stop words, for instance).
 
     `unmatched` says that no text holds a word of the query, so that the hits are only near in meaning. `times` has what
-    was read as a time from the present (`last week`): what was said then comes first, and the words are not looked for.
+    was read as a time from the present (`last week`): what was said then is preferred to the rest.
     """
 
     query: str

@@ -65,7 +65,8 @@ def read_range(connection: Connection, source: Source, low: int, high: int) -> G
 def read_rows(connection: Connection, source: Source, seqs: list[int]) -> Iterator[Mapping[str, Any]]:
     """The rows of the given sequence numbers."""
     alias = "m" if source == "message" else "s"
-    # The planner must not see how many these are: a search reads one or two, and planning takes longer than that.
+    # The planner must not see how many these are: a search reads one or two, and planning takes longer than that. The
+    # cast makes an array of the value in parentheses, which would else be a subquery.
     text = _read_statement(source, f"{alias}.seq = ANY ((SELECT %(seqs)s::bigint[])::bigint[])")
     for start in range(0, len(seqs), _FETCH):
         values = {"seqs": seqs[start : start + _FETCH], "stub": STUB_CHARACTERS}

@@ -233,7 +233,7 @@ class TextSearch:
         return _Weighed(positions, text, whole)
 
     def _weigh_likely(self) -> _Weighed | None:
-        """The rows with much of the best BM25, of recent ones with some; None when another may be worth as much.
+        """The rows with much of the best BM25, recent or often returned ones with some; None if that may not be all.
 
         Nearly every row holds some word of a question, and most of them can be told to be worth little without a look.
         """
@@ -245,7 +245,7 @@ class TextSearch:
         likely = self._weigh(np.flatnonzero(some))
         if len(likely.positions) < self._kept:
             return None
-        # What the others could be worth at most: nearly as old as is likely, or as new as can be.
+        # What the others could be worth at most: just not recent with much less text, or new with hardly any.
         _, most = promise(
             np.array([_LIKELY_TEXT, _FRESH_TEXT], np.float32),
             np.array([_LIKELY_FRESH, 1], np.float32),

@@ -139,7 +139,7 @@ class SearchResponse:
     `degraded`: why the vector arm is missing. `partial`: how far the texts themselves were read, where that is not to
     their end. `behind`: that the text index lacks too many rows for exact ranks; `APPROXIMATE` is what that means.
     `unmatched`: that there are hits, and none of them for a word of the query. `times`: what was read as a time from
-    the present, and so not looked for as words.
+    the present; its words are not looked for, unless mode vector would have none left.
     """
 
     query: str

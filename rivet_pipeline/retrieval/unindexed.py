@@ -255,6 +255,7 @@ def select_candidates(
 ) -> dict[Source, list[int]]:
     """The sequence numbers of the rows worth scoring, by table: the most promising of those that hold the rare words.
 
+    Of each table the rows `above` a sequence number, and those of the `changed` ones.
     Finds at least `request.limit` rows whenever so many hold any of the words within the filters.
     """
     found: dict[Source, list[int]] = {"message": [], "summary": []}
@@ -267,6 +268,8 @@ def select_candidates(
     else:
         plan = _selectors(parsed, literal=literal, budget=profile.candidates)
     for source in _sources(request):
+        # There may be very many.
+        changed_here = number_array(changed[source])
         known: set[int] = set()
         for selector in plan:
             if len(known) >= request.limit:
@@ -279,7 +282,7 @@ def select_candidates(
                     parsed,
                     request,
                     above=above[source],
-                    changed=changed[source],
+                    changed=changed_here,
                     now=now,
                     kept=kept,
                     profile=profile,
@@ -324,18 +327,19 @@ def _match(
     request: SearchRequest,
     *,
     above: int,
-    changed: Sequence[int],
+    changed: str,
     now: datetime,
     kept: int,
     profile: Profile,
 ) -> list[int]:
+    """The rows that one selector matches; `changed` are sequence numbers as `number_array` writes them."""
     text = _match_statement(source)
     values = (
         filter_values(request)
         | _profile_values(profile)
         | {
             "above": above,
-            "changed": number_array(changed),
+            "changed": changed,
             "selector": selector.query,
             "questions": [question for question, _ in selector.words],
             "weights": [weight for _, weight in selector.words],

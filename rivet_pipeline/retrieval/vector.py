@@ -266,8 +266,8 @@ class _Side:
 
     def _walk(self) -> Cursor[DictRow]:
         walk = _statement("nearest_walk", self.source, self._model, chunks=self._chunks, is_filtered=self._is_filtered)
-        # A plan made for one filter is wrong for another. Without any it is made once, which saves a seventh of it; how
-        # many chunks are wanted the planner must know for that.
+        # A plan made for one filter is wrong for another. Without any, one plan serves all, which saves the planning, a
+        # seventh of a walk. How many chunks stands in the text: for a bound number a tenth of all rows is assumed.
         return self._connection.execute(walk, self._values, prepare=False if self._is_filtered else None)
 
     def _compare(self) -> Cursor[DictRow]:
@@ -288,24 +288,28 @@ class _Side:
         return _best_chunks(self.source, rows)
 
 
+#: By source, the filter of any request, and of one without filters.
+_FILTERS: dict[Source, tuple[sql.SQL, sql.SQL]] = {
+    "message": (MESSAGE_FILTER, UNFILTERED_MESSAGE),
+    "summary": (SUMMARY_FILTER, UNFILTERED_SUMMARY),
+}
+
+
 @cache
 def _statement(
     name: str, source: Source, model: ServingModel, *, chunks: int | None = None, is_filtered: bool = True
 ) -> bytes:
-    filters = {
-        ("message", True): MESSAGE_FILTER,
-        ("message", False): UNFILTERED_MESSAGE,
-        ("summary", True): SUMMARY_FILTER,
-        ("summary", False): UNFILTERED_SUMMARY,
-    }
+    """The text of a `.sql` file for one table and model; a walk takes `chunks`, and has no text without them."""
+    every, unfiltered = _FILTERS[source]
+    further = {} if chunks is None else {"chunks": sql.Literal(chunks)}
     text = sql.SQL(statement(name)).format(
         model=sql.Literal(model.id),
         width=sql.Literal(model.dimensions),
         kind=sql.Literal(source),
         table=sql.Identifier("ros_messages" if source == "message" else "ros_summaries"),
         alias=sql.Identifier("m" if source == "message" else "s"),
-        filter=filters[source, is_filtered],
-        chunks=sql.Literal(chunks),
+        filter=every if is_filtered else unfiltered,
+        **further,
     )
     return text.as_string().encode()
 

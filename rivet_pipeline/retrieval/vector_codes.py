@@ -47,7 +47,7 @@ _NEAR_EACH = 48
 _FIRST_EACH = 12
 _FIRST_WORDS = 2
 
-#: Of how many chunks at least it is counted how far they lie.
+#: Of more chunks than this, and at least so many, only every so many are counted (`_fewest`).
 _COUNTED = 20_000
 
 #: In how many bits the amount of each of a query's components is told; of a vector's far less is known.

@@ -65,7 +65,7 @@ def search_answer(request: SearchRequest, response: SearchResponse, *, explain: 
         reason=response.reason,
         unmatched=response.unmatched,
         times=[
-            NamedTimeAnswer(words=time.words, since=_utc(time.since), before=_utc(time.before))
+            NamedTimeAnswer(words=time.words, since=_utc(time.since), before=_utc(time.before), said=time.said)
             for time in response.times
         ],
         results=[_hit(hit, explain=explain) for hit in response.hits],

@@ -316,11 +316,15 @@ class Degraded(_Answer):
 
 
 class NamedTimeAnswer(_Answer):
-    """Words of the query that were read as a time, from `since` to `before` (exclusive), in UTC."""
+    """Words of the query that were read as a time, from `since` to `before` (exclusive), in UTC.
+
+    `said` is false when nothing within the filters is of that time; the words are then looked for as they are.
+    """
 
     words: str
     since: datetime
     before: datetime
+    said: bool
 
 
 class SearchAnswer(_Answer):

@@ -90,8 +90,18 @@ _SOON = timedelta(days=93)
 #: Leap years are four years apart, and eight around most turns of a century.
 _LEAP_YEARS_APART = 8
 
-#: How many dates of one query count.
-_MOST_DATES = 3
+#: How many times of one query count.
+MOST_TIMES = 3
+
+#: Words that ask what there was at a time and not of what. Texts of that time that hold them still come first.
+_ASKING = re.compile(
+    r"\b(?:happen(?:s|ed|ing)?|occur(?:s|red)?|go(?:es|ing)?|went|c[oa]me|chang(?:e[sd]?|ing)|news?|busy|done"
+    r"|work(?:s|ed|ing)?|discuss(?:e[sd]|ing|ions?)?|talk(?:s|ed|ing)?|sp[eo]ken?|sa(?:y|ys|id)|t[eo]ll?d?"
+    r"|chat(?:s|ted|ting)?|mention(?:s|ed)?|decid(?:e[sd]?|ing)|decisions?|learn(?:s|ed|t)?"
+    r"|conversations?|sessions?|messages?|memor(?:y|ies)|notes?|activit(?:y|ies)|summar(?:y|ies|i[sz]e)|recap|overview"
+    r"|list|show|give|find|get|look|recall|remember|remind|please|anything|something|everything|things?|stuff)\b",
+    re.IGNORECASE,
+)
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
@@ -104,8 +114,8 @@ class Period:
     end: datetime
 
 
-class NamedFromPresent(NamedTuple):
-    """A time that a query names from the present, and where in it the words stand that do."""
+class Named(NamedTuple):
+    """A time that a query names, and where in it the words stand that do."""
 
     period: Period
     start: int
@@ -115,15 +125,23 @@ class NamedFromPresent(NamedTuple):
 class Times(NamedTuple):
     """The times that a query names: dates, or, where there is none, such as are named from the present."""
 
-    dates: tuple[Period, ...] = ()
-    from_present: tuple[NamedFromPresent, ...] = ()
+    dates: tuple[Named, ...] = ()
+    from_present: tuple[Named, ...] = ()
 
 
-def without(query: str, named: Sequence[NamedFromPresent]) -> str:
+def without(query: str, named: Sequence[Named]) -> str:
     """A query without the words that name some times: who asks what was said then does not look for these."""
     for one in reversed(named):
         query = f"{query[: one.start]} {query[one.end :]}"
     return query
+
+
+def without_asking(query: str) -> str:
+    """A query without the words that ask what there was at a time and do not say of what: `what happened`.
+
+    Words that are too common to be looked for (`what`, `did`, `we`) stay.
+    """
+    return _ASKING.sub(" ", query)
 
 
 def read_times(query: str, now: datetime) -> Times:
@@ -133,23 +151,24 @@ def read_times(query: str, now: datetime) -> Times:
     the query, else the last one that has begun by `now`; `this December` is that of this year. Two dates behind
     `between` or `from` are one period, and so are two days of a month (`3-5 June`); the first says which year. A date
     that does not exist is none, neither is one to come, at which nothing was said yet, nor one that ends a time without
-    a beginning (`until 3 June`). Times named from the present (`last week`) are in days of the zone of `now`.
+    a beginning (`until 3 June`). At most three count, the first ones.
+
+    Times named from the present (`last week`) are in days of the zone of `now`; they are all there, in the order of the
+    query, and may be the same ones.
     """
     dates = _read_dates(query, now)
     if dates:
-        return Times(dates=tuple(period for period in dates if period.start <= now))
+        return Times(dates=tuple(one for one in dates if one.period.start <= now))
     return Times(
         from_present=tuple(
-            NamedFromPresent(
-                Period(one.first.astimezone(UTC), (one.last + timedelta(days=1)).astimezone(UTC)), one.start, one.end
-            )
+            Named(Period(one.first.astimezone(UTC), (one.last + timedelta(days=1)).astimezone(UTC)), one.start, one.end)
             for one in relative_days(query, now)
             if not _ENDS.search(query[max(0, one.start - _LOOKED_BACK) : one.start])
-        )[:_MOST_DATES]
+        )
     )
 
 
-def _read_dates(query: str, now: datetime) -> list[Period]:
+def _read_dates(query: str, now: datetime) -> list[Named]:
     found: list[tuple[re.Match[str], Period]] = []
     taken = [False] * len(query)
     lone = _LONE_YEAR.search(query)
@@ -166,12 +185,14 @@ def _read_dates(query: str, now: datetime) -> list[Period]:
             taken[match.start() : match.end()] = [True] * (match.end() - match.start())
             if found or _SPAN.search(before) or not _is_end(before):
                 found.append((match, period))
-    found = sorted(found, key=lambda one: one[0].start())[:_MOST_DATES]
-    periods = [period for _, period in found]
-    if len(periods) == 2 and _SPAN.search(query):
-        coming = [] if lone else _coming(found[1][0], periods[0], now)
-        periods = _joined(periods[0], [periods[1], *coming]) or periods
-    return periods
+    found = sorted(found, key=lambda one: one[0].start())[:MOST_TIMES]
+    named = [Named(period, *match.span()) for match, period in found]
+    if len(named) == 2 and _SPAN.search(query):
+        first, second = named
+        coming = [] if lone else _coming(found[1][0], first.period, now)
+        joined = _joined(first.period, [second.period, *coming])
+        return [Named(period, first.start, second.end) for period in joined] or named
+    return named
 
 
 def _coming(match: re.Match[str], first: Period, now: datetime) -> list[Period]:

@@ -10,31 +10,41 @@ import re
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-_NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
-_NUMBERS |= {"nine": 9, "ten": 10, "eleven": 11, "twelve": 12}
-_NUMBER = rf"(?P<number>[0-9]{{1,3}}|{'|'.join(_NUMBERS)}|(?:a\s+)?couple(?:\s+of)?|(?:a\s+)?few)"
-_UNIT = r"(?P<unit>day|week|month|year)s?"
+_NAMES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+_NUMBERS = {name: number for number, name in enumerate(f"{_NAMES} eighteen nineteen".split(), 1)} | {"a": 1, "an": 1}
+_TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
+_NUMBERS |= _TENS
+_NUMBER = rf"(?P<number>[1-9][0-9]{{0,2}}|{'|'.join(_NUMBERS)}|(?:a\s+)?couple(?:\s+of)?|(?:a\s+)?few)"
+_UNIT = r"(?P<unit>day|week|fortnight|month|year)s?"
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _WEEKDAY = r"(?P<weekday>mon|tues|wednes|thurs|fri|satur|sun)day"
 
-#: Not within code, a quotation or another number: `--since=yesterday`, `'2 weeks ago'`, `1.5 years ago`.
-_FREE = r"(?<![\w=.,$'\"`/-])"
+#: Not within code, a quotation or another number: `--since=yesterday`, `'2 weeks ago'`, `#yesterday`, `1.5 years ago`.
+_FREE = r"(?<![\w=.,$@#'\"`\u2018\u201a\u201c\u201e\u00ab\u2039/-])"
+
+#: What may not stand behind: an assignment, a call, a part of a name.
+_ENDED = r"\b(?!\s*=|\(|[.@-]\w)"
 
 #: Of the last ones as many as are said, or one, where it is not a calendar's (`last week`).
 _ROLLING = (
-    rf"(?P<rolling>(?:(?:the|my|our)\s+)?(?:last|past)\s+{_NUMBER}\s+{_UNIT}"
-    r"|(?:(?:the|my|our)\s+(?:last|past)|past)\s+(?P<one>day|week|month|year))"
+    rf"(?P<rolling>(?:(?:the|my|our)\s+)?(?:last|past)\s+{_NUMBER}\s+(?:{_UNIT}|(?P<hours>hours?))"
+    r"|(?:(?:the|my|our)\s+(?:last|past)|(?:this\s+)?past)\s+(?P<one>day|week|fortnight|month|year))"
 )
+
+_YESTERDAY = r"yesterday(?:\s+(?:morning|afternoon|evening|night))?|last\s+(?:night|evening)"
+_CALENDAR = r"(?P<weekend>weekend)|(?P<last>week|month|quarter|year)"
 
 #: The spellings, the longer ones first.
 _SPELLINGS = tuple(
     re.compile(_FREE + pattern, re.IGNORECASE | re.ASCII)
     for pattern in (
-        rf"{_NUMBER}\s+{_UNIT}\s+ago\b",
-        rf"(?:in|over|during|within|from)\s+{_ROLLING}\b(?!\s+of\b|['\u2019])",
-        r"(?P<earlier>(?:the\s+)?day\s+before\s+yesterday)\b",
-        r"(?P<yesterday>yesterday|last\s+night)\b(?!['\u2019]s\s+date|\(|\.\w)",
-        rf"(?P<former>(?:last|previous)\s+(?:{_WEEKDAY}|(?P<weekend>weekend)|(?P<last>week|month|year)))\b(?!\s+of\b)",
+        rf"{_NUMBER}\s+{_UNIT}\s+ago{_ENDED}",
+        rf"(?:in|over|during|within|from)\s+{_ROLLING}{_ENDED}(?!\s+of\b|['\u2019])",
+        rf"(?P<bare>(?:last|past)\s+{_NUMBER}\s+(?:{_UNIT}|(?P<hours>hours?))){_ENDED}(?!\s+of\b|['\u2019])",
+        rf"(?P<bare>this\s+past\s+(?P<one>week|month|year)){_ENDED}(?!\s+of\b|['\u2019])",
+        rf"(?P<earlier>(?:the\s+)?day\s+before\s+yesterday){_ENDED}",
+        rf"(?P<yesterday>{_YESTERDAY}){_ENDED}(?!['\u2019]s\s+date)",
+        rf"(?P<former>(?:last|(?:the\s+)?previous)\s+(?:{_WEEKDAY}|{_CALENDAR})){_ENDED}(?!\s+of\b)",
     )
 )
 
@@ -43,23 +53,37 @@ _SPELLINGS = tuple(
 _COUNTED = rf"(?:[0-9]+|{'|'.join(_NUMBERS)})"
 _OPEN = re.compile(
     r"\b(?:(?:more|less|longer|older|earlier|further)\s+than|over|half|hundred(?:\s+and)?"
-    r"|(?:twen|thir|for|fif|six|seven|eigh|nine)ty"
-    rf"|{_COUNTED}\s+(?:(?:day|week|month|year)s?)?(?:\s*(?:to|or|and))?)\s+\Z",
+    rf"|{'|'.join(_TENS)}"
+    rf"|{_COUNTED}\s+(?:(?:day|week|fortnight|month|year)s?)?(?:\s*(?:to|or|and))?)\s+\Z",
     re.IGNORECASE | re.ASCII,
 )
 
 #: Whose or which last week it is, when not the calendar's: `my last week at work`, `for the last week`, `next to last`.
 _OWN = re.compile(r"\b(?:my|your|his|her|its|our|their|the|to)\s+\Z", re.IGNORECASE | re.ASCII)
 
+#: How long something is rather than when, or whose: `keep logs for the last 7 days`, `my last 3 days at work`.
+_LASTING = re.compile(
+    r"\b(?:(?:for|every|each|by)\s+(?:(?:the|my|our)\s+)?|(?:my|your|his|her|its|our|their)\s+)\Z",
+    re.IGNORECASE | re.ASCII,
+)
+
+#: Another time than this.
+_NOT = re.compile(r"\bnot\s+(?:(?:from|in|on|of)\s+)?\Z", re.IGNORECASE | re.ASCII)
+
 #: An option of a command: `--since yesterday`.
 _OPTION = re.compile(r"(?:^|\s)--?\w[\w-]*\s+\Z", re.ASCII)
 
-#: What makes a time the beginning of one that goes on.
-_SINCE = re.compile(r"\b(?:since|after|(?<!no\s)(?<!not\s)(?:newer|later)\s+than)\s+\Z", re.IGNORECASE | re.ASCII)
+#: What makes a time the beginning of one that goes on; it names the time too.
+_SINCE = re.compile(
+    r"\b(?:(?:ever\s+)?since|after|(?<!no\s)(?<!not\s)(?:newer|later)\s+than)\s+\Z", re.IGNORECASE | re.ASCII
+)
+#: Two times that are the ends of one: what stands before the first and between them.
+_FROM = re.compile(r"\b(?:between|from)\s+\Z", re.IGNORECASE | re.ASCII)
+_TO = re.compile(r"\s+(?:and|to|until|till|through|up\s+to)\s+", re.IGNORECASE | re.ASCII)
 _LOOKED_BACK = 30
 
-#: How many days a unit has, to count back by and, half of it on both sides, as what `ago` may mean.
-_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+#: How many days a unit has, to count back by, and how many on both sides `ago` may mean.
+_DAYS = {"day": (1, 0), "week": (7, 3), "fortnight": (14, 3), "month": (30, 15), "year": (365, 182)}
 
 #: How many units `a couple of` and `a few` are, from and to.
 _COUPLE, _FEW = (1, 3), (2, 6)
@@ -79,9 +103,8 @@ def relative_days(query: str, now: datetime) -> list[RelativeDays]:
 
     `last week` is the week from Monday to Sunday before this one, `last month` the one before this; `in the past month`
     ends today. `last Friday` is the latest Friday before today. `two weeks ago` is that day and half a week on both
-    sides, `5 days ago` the day alone. `since yesterday` ends today.
+    sides, `5 days ago` the day alone. `since yesterday` ends today. `between last Friday and yesterday` is one time.
     """
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     found: list[RelativeDays] = []
     taken = [False] * len(query)
     for pattern in _SPELLINGS:
@@ -91,22 +114,49 @@ def relative_days(query: str, now: datetime) -> list[RelativeDays]:
             if any(taken[match.start() : match.end()]) or _is_another(parts, before):
                 continue
             taken[match.start() : match.end()] = [True] * (match.end() - match.start())
-            first, last = _days(parts, today)
-            found.append(RelativeDays(*match.span(), first, today if _SINCE.search(before) else last))
-    return sorted(found)
+            first, last = _days(parts, now)
+            since = _SINCE.search(before)
+            if since is None:
+                found.append(RelativeDays(*match.span(), first, last))
+            else:
+                start = match.start() - len(since[0])
+                found.append(RelativeDays(start, match.end(), first, _midnight(now)))
+    return _joined(query, sorted(found))
+
+
+def _joined(query: str, found: list[RelativeDays]) -> list[RelativeDays]:
+    """The same with two that are the ends of one time as this one."""
+    joined: list[RelativeDays] = []
+    for one in found:
+        former = joined[-1] if joined else None
+        if former is not None and former.first <= one.first and _TO.fullmatch(query, former.end, one.start):
+            whence = _FROM.search(query, max(0, former.start - _LOOKED_BACK), former.start)
+            if whence is not None:
+                joined[-1] = RelativeDays(whence.start(), one.end, former.first, one.last)
+                continue
+        joined.append(one)
+    return joined
 
 
 def _is_another(parts: dict[str, str | None], before: str) -> bool:
     """Whether what stands before a spelling makes it none of these times."""
-    is_ago = parts.get("number") is not None and parts.get("rolling") is None
+    is_rolling = parts.get("rolling") is not None or parts.get("bare") is not None
+    is_ago = parts.get("number") is not None and not is_rolling
     return bool(
         _OPTION.search(before)
+        or _NOT.search(before)
         or (is_ago and _OPEN.search(before))
+        or (parts.get("bare") is not None and _LASTING.search(before))
         or (parts.get("former") is not None and _OWN.search(before))
     )
 
 
-def _days(parts: dict[str, str | None], today: datetime) -> tuple[datetime, datetime]:
+def _midnight(now: datetime) -> datetime:
+    return now.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _days(parts: dict[str, str | None], now: datetime) -> tuple[datetime, datetime]:
+    today = _midnight(now)
     if parts.get("earlier"):
         return _back(today, 2), _back(today, 2)
     if parts.get("yesterday"):
@@ -120,11 +170,13 @@ def _days(parts: dict[str, str | None], today: datetime) -> tuple[datetime, date
         return _back(today, today.weekday() + 2), _back(today, today.weekday() + 1)
     if parts.get("last"):
         return _last(str(parts["last"]).lower(), today)
-    days = _DAYS[str(parts["unit"] or parts["one"]).lower()]
-    least, most = _range(parts["number"])
-    if parts.get("rolling"):
+    least, most = _range(parts.get("number"))
+    if parts.get("hours"):
+        return _midnight(now - timedelta(hours=most)), today
+    days, aside = _DAYS[str(parts.get("unit") or parts["one"]).lower()]
+    if parts.get("rolling") or parts.get("bare"):
         return _back(today, days * most), today
-    aside = days // 2 if least == most else 0
+    aside = aside if least == most else 0
     return _back(today, days * most + aside), _back(today, days * least - aside)
 
 
@@ -135,6 +187,9 @@ def _last(unit: str, today: datetime) -> tuple[datetime, datetime]:
     if unit == "month":
         last = _back(today.replace(day=1), 1)
         return last.replace(day=1), last
+    if unit == "quarter":
+        last = _back(today.replace(month=(today.month - 1) // 3 * 3 + 1, day=1), 1)
+        return last.replace(month=last.month - 2, day=1), last
     last = _back(today.replace(month=1, day=1), 1)
     return last.replace(month=1, day=1), last
 

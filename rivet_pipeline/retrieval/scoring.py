@@ -49,6 +49,11 @@ class Near(NamedTuple):
 NEAR_SHORT, NEAR_LONG = Near(conversations=10, rows=3), Near(conversations=20, rows=5)
 
 
+#: Below this cosine similarity a row that meaning alone brings is not a hit of mode hybrid: what WordLlama says of any
+#: two texts. Well below the least that a judged question of `rivet eval demo` needs.
+LEAST_SIMILARITY = 0.15
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """Every constant of ranking, in one place. Weights are the seeds' formula and add up to 1."""

@@ -10,13 +10,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.errors import NotFoundError
@@ -25,20 +23,18 @@ from rivet_pipeline.models.protocols import ModelError
 from rivet_pipeline.retrieval import lexical, patterns, scoring, vector
 from rivet_pipeline.retrieval.features import SemanticSide
 from rivet_pipeline.retrieval.filters import (
-    MESSAGE_FILTER,
-    filter_values,
     number_array,
     resolve_tag,
     statement,
     tune_session,
 )
+from rivet_pipeline.retrieval.named_times import Asked, read_asked, rows_of
 from rivet_pipeline.retrieval.postings import LONGEST_WORD
-from rivet_pipeline.retrieval.query_dates import Period, read_times, without
 from rivet_pipeline.retrieval.quoting import one_line
 from rivet_pipeline.retrieval.ranking import Scored, rank
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile
 from rivet_pipeline.retrieval.snippets import make_snippet, snippet_around, without_frame
-from rivet_pipeline.retrieval.types import Hit, Key, NamedTime, ScoreParts, SearchRequest, SearchResponse
+from rivet_pipeline.retrieval.types import Hit, Key, ScoreParts, SearchRequest, SearchResponse
 from rivet_pipeline.transcripts.cleaning import clean_text
 
 #: The fewest and most hits of one search.
@@ -53,10 +49,6 @@ _READING = frozenset(_WANTED)
 
 #: How much of a query is looked for, in characters (`ros_query_terms`).
 _MOST_CHARACTERS = 8_000
-
-#: Below this cosine similarity a row that meaning alone brings is not a hit of mode hybrid: what WordLlama says of any
-#: two texts. Well below the least that a judged question of `rivet eval demo` needs.
-LEAST_SIMILARITY = 0.15
 
 #: A query of at most so many words may be a part of one, rather than a question.
 _FEW_WORDS = 3
@@ -122,7 +114,10 @@ def search(
             request.query, [], reason=f"no session carries the tag {one_line(request.tag or '', 200)}"
         )
     query = request.query
-    periods, times, request = _read_times(connection, request, now)
+    asked = Asked(request)
+    if request.mode not in _READING:
+        asked = read_asked(connection, request, _MOST_CHARACTERS, now)
+    request = asked.request
     # The model is asked before the transaction begins: it may be slow, and a snapshot must not wait for it.
     side = _embed(connection, request, embed_query)
     with connection.transaction(), _pipelined(connection, request):
@@ -130,49 +125,10 @@ def search(
         if request.mode in _READING:
             response = _search_texts(connection, request, side, now, profile)
         else:
-            response = _search(connection, request, query, side, periods, now, profile)
+            response = _search(connection, query, asked, side, now, profile)
         if not response.hits:
             response = replace(response, reason=_why_unknown(connection, request) or response.reason)
-        return replace(response, times=times)
-
-
-def _read_times(
-    connection: Connection, request: SearchRequest, now: datetime
-) -> tuple[tuple[Period, ...], tuple[NamedTime, ...], SearchRequest]:
-    """The times that a query names, those among them from the present, and the request without the words for these.
-
-    A time from the present at which nothing was said is none: `where did we live 4 years ago` asks what was said since.
-    """
-    if request.mode in _READING:
-        return (), (), request
-    times = read_times(request.query[:_MOST_CHARACTERS], now)
-    if not times.from_present:
-        return times.dates, (), request
-    said = [one for one in times.from_present if _was_said(connection, request, one.period)]
-    rest = without(request.query, said).strip()
-    # Meaning alone must have something to go by.
-    keeps = request.mode == "vector" and not rest
-    periods = tuple(one.period for one in said)
-    named = tuple(
-        NamedTime(
-            request.query[one.start : one.end],
-            one.period.start.astimezone(now.tzinfo),
-            one.period.end.astimezone(now.tzinfo),
-        )
-        for one in said
-    )
-    return periods, named, request if keeps else replace(request, query=rest)
-
-
-def _was_said(connection: Connection, request: SearchRequest, period: Period) -> bool:
-    """Whether there is a message of a period, by the agent that is asked for; other filters are not looked at."""
-    row = connection.execute(
-        """SELECT EXISTS (SELECT 1 FROM ros_messages AS m WHERE m.created_at >= %(start)s AND m.created_at < %(end)s
-                          AND (%(agent)s::text IS NULL OR m.agent = %(agent)s)) AS said""",
-        {"start": period.start, "end": period.end, "agent": request.agent},
-        prepare=False,
-    ).fetchone()
-    return row is not None and bool(row["said"])
+        return replace(response, times=asked.times)
 
 
 def _pipelined(connection: Connection, request: SearchRequest) -> AbstractContextManager[Any]:
@@ -320,15 +276,10 @@ def _embed(connection: Connection, request: SearchRequest, embed_query: EmbedQue
 
 
 def _search(
-    connection: Connection,
-    request: SearchRequest,
-    query: str,
-    side: SemanticSide,
-    periods: Sequence[Period],
-    now: datetime,
-    profile: Profile,
+    connection: Connection, query: str, asked: Asked, side: SemanticSide, now: datetime, profile: Profile
 ) -> SearchResponse:
-    """Modes hybrid, fts and vector; `query` is the whole one, of which `request` may lack the words for a time."""
+    """Modes hybrid, fts and vector; `query` is the whole one, of which `asked` may lack words that name a time."""
+    request, periods = asked.request, asked.periods
     literal = scoring.looks_literal(request.query)
     if literal:
         # Whatever holds the query as it stands holds this too.
@@ -347,7 +298,7 @@ def _search(
         if not words.has_words and not periods:
             return SearchResponse(query, [], side.degraded, _why_no_words(query))
     similarities: dict[Key, float] = {}
-    if side.model is not None and side.query is not None:
+    if side.model is not None and side.query is not None and not asked.is_only:
         wanted = max(profile.vector_kept, 2 * request.limit)
         meanwhile = None if words is None else words.score
         within = None if rows is None else rows.within
@@ -355,15 +306,14 @@ def _search(
             connection, side.model, side.query, request, wanted=wanted, meanwhile=meanwhile, within=within
         ).similarities
         if request.mode == "hybrid":
-            similarities = {row: near for row, near in similarities.items() if near >= LEAST_SIMILARITY}
-    extra = list(similarities)
-    for period in periods:
-        extra += _of_period(connection, request, side, period, now, profile)
-    texts = lexical.TextScores() if words is None else words.best(list(dict.fromkeys(extra)))
-    keys = list(dict.fromkeys([*texts.scores, *extra]))
+            similarities = {row: near for row, near in similarities.items() if near >= scoring.LEAST_SIMILARITY}
+    dated = rows_of(connection, request, side, asked, now, profile)
+    extra = list(dict.fromkeys([*similarities, *dated]))
+    texts = lexical.TextScores() if words is None else words.best(extra)
+    keys = list(dict.fromkeys(dated if asked.is_only else [*texts.scores, *extra]))
     scored = rank(
         connection,
-        request,
+        replace(asked.bounded, query=request.query, limit=request.limit),
         keys,
         texts,
         similarities,
@@ -378,47 +328,9 @@ def _search(
     if words is None:
         return SearchResponse(query, hits, side.degraded, reason)
     # Where not all was read that might hold the query, nobody can say that nothing does.
-    by_meaning = hits and words.has_words and not texts.matched and words.partial is None
+    by_meaning = hits and words.has_words and not texts.matched and words.partial is None and not asked.is_alone
     unmatched = _why_unmatched(request) if by_meaning else None
     return SearchResponse(query, hits, side.degraded, reason, words.partial, words.behind, unmatched)
-
-
-def _of_period(
-    connection: Connection, request: SearchRequest, side: SemanticSide, period: Period, now: datetime, profile: Profile
-) -> list[Key]:
-    """The best rows of each arm from a period that the query names, which may be none of the best of all times."""
-    since = period.start if request.since is None else max(request.since, period.start)
-    before = period.end if request.before is None else min(request.before, period.end)
-    if since >= before:
-        return []
-    request = replace(request, since=since, before=before)
-    rows = lexical.TextSearch(connection, request, now=now, kept=profile.named_kept, profile=profile)
-    found: list[Key] = []
-    if side.model is not None and side.query is not None:
-        near = vector.nearest(
-            connection, side.model, side.query, request, wanted=profile.named_kept, within=rows.within
-        ).similarities
-        found += [row for row, likeness in near.items() if request.mode == "vector" or likeness >= LEAST_SIMILARITY]
-    if request.mode != "vector":
-        # Who asks for a time and nothing else asks what was said then.
-        found += rows.best().scores if rows.has_words else _newest(connection, request, profile.named_kept)
-    return found
-
-
-def _newest(connection: Connection, request: SearchRequest, count: int) -> list[Key]:
-    """The newest messages within the filters."""
-    if request.scope == "summaries":
-        return []
-    rows = connection.execute(_newest_statement(), filter_values(request) | {"count": count}, prepare=False).fetchall()
-    return [("message", row["seq"]) for row in rows]
-
-
-@cache
-def _newest_statement() -> bytes:
-    text = sql.SQL(
-        "SELECT m.seq FROM ros_messages AS m WHERE {filter} ORDER BY m.created_at DESC, m.seq DESC LIMIT %(count)s"
-    )
-    return text.format(filter=MESSAGE_FILTER).as_string().encode()
 
 
 def _why_nothing(request: SearchRequest, side: SemanticSide) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -119,17 +120,29 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class NamedTime:
-    """Words of a query that name a time from the present, and which: from `since` to `before` (exclusive), aware."""
+    """Words of a query that name a time from the present, and which: from `since` to `before` (exclusive), aware.
+
+    `said` is whether there is anything of it within the filters. Where there is not, the words are looked for.
+    """
 
     words: str
     since: datetime
     before: datetime
+    said: bool = True
 
-    @property
-    def note(self) -> str:
-        """Which days it was read as, in the zone of its times."""
+    def holds(self, hit: Hit) -> bool:
+        """Whether a hit is of this time, a summary by the period that it covers."""
+        return (hit.earliest_at or hit.created_at) < self.before and hit.created_at >= self.since
+
+    def note(self, hits: Sequence[Hit]) -> str:
+        """Which days it was read as, in the zone of its times, and whether any of the hits is of these."""
         days = (self.since.date(), (self.before - timedelta(microseconds=1)).date())
-        return f"'{self.words}' is read as {' to '.join(str(day) for day in dict.fromkeys(days))}"
+        read = " to ".join(str(day) for day in dict.fromkeys(days))
+        words = " ".join(self.words.split())
+        if not self.said:
+            return f"'{words}' would be {read}, and nothing within the search is of that time; its words are looked for"
+        none = "" if not hits or any(self.holds(hit) for hit in hits) else "; nothing that is shown is of that time"
+        return f"'{words}' is read as {read}{none}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +152,7 @@ class SearchResponse:
     `degraded`: why the vector arm is missing. `partial`: how far the texts themselves were read, where that is not to
     their end. `behind`: that the text index lacks too many rows for exact ranks; `APPROXIMATE` is what that means.
     `unmatched`: that there are hits, and none of them for a word of the query. `times`: what was read as a time from
-    the present; its words are not looked for, unless mode vector would have none left.
+    the present; its words are not looked for, unless nothing was said then or mode vector would have none left.
     """
 
     query: str
@@ -155,7 +168,7 @@ class SearchResponse:
     def notes(self) -> tuple[str, ...]:
         """What a person should know of the hits beside `degraded`, which a face explains by its mode."""
         behind = None if self.behind is None else f"{self.behind}; {APPROXIMATE}"
-        named = (time.note for time in self.times)
+        named = (time.note(self.hits) for time in self.times)
         return tuple(note for note in (*named, self.partial, behind, self.unmatched) if note is not None)
 
 

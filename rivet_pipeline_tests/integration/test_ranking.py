@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -16,7 +15,7 @@ from rivet_pipeline.models.protocols import Vectors
 from rivet_pipeline.retrieval.lexicon import refresh_lexicon
 from rivet_pipeline.retrieval.query_vectors import _weighed, weigh_words
 from rivet_pipeline.retrieval.search import search
-from rivet_pipeline.retrieval.types import Mode, NamedTime, SearchRequest
+from rivet_pipeline.retrieval.types import SearchRequest
 from rivet_pipeline_tests.integration.memory_rows import (
     NOW,
     add_conversation,
@@ -290,72 +289,3 @@ def test_of_further_conversations_those_come_first_that_hold_words_near_in_meani
     assert response.degraded is None
     assert len({hit.conversation_id for hit in response.hits[:10]}) == 1
     assert order[:2] == [loud, wanted]
-
-
-@pytest.mark.parametrize("mode", ["fts", "hybrid"])
-def test_what_was_said_last_week_comes_before_what_speaks_of_weeks(connection: Connection, mode: Mode) -> None:
-    register_model(connection)
-    # NOW is a Tuesday: last week ended on Sunday.
-    asked = add_message(connection, "the queue is durable from now on", age_days=5, embed=True)
-    add_message(connection, "look at the queue again last week or next week", age_days=20, embed=True)
-    add_message(connection, "today somebody asked for the queue in passing, and had tea", age_days=0.1, embed=True)
-    answer = find(connection, "what of the queue last week?", embedded=mode == "hybrid", mode=mode)
-    assert (answer.hits[0].id, answer.hits[0].parts.named) == (asked, 1)
-    assert answer.query == "what of the queue last week?"
-
-
-@pytest.mark.parametrize("agent", [None, "claude"])
-def test_a_time_from_the_present_at_which_nothing_was_said_is_none(connection: Connection, agent: str | None) -> None:
-    conversation = add_conversation(connection, agent="codex")
-    if agent is not None:
-        # Somebody else did say something.
-        add_message(connection, "nothing", conversation=conversation, agent="codex", age_days=700)
-    add_message(connection, "we moved the queue here 2 years ago", age_days=30)
-    add_message(connection, "the queue of today", age_days=0.1)
-    hits = find(connection, "where was the queue 2 years ago", agent=agent).hits
-    assert hits[0].content == "we moved the queue here 2 years ago"
-    assert [hit.parts.named for hit in hits] == [0, 0]
-
-
-@pytest.mark.parametrize("mode", ["fts", "hybrid", "vector"])
-@pytest.mark.parametrize("query", ["what did we do yesterday?", "yesterday"])
-def test_who_asks_for_a_time_alone_is_told_what_was_said_then(connection: Connection, mode: Mode, query: str) -> None:
-    register_model(connection)
-    add_message(connection, "yesterday was too hot", age_days=40, embed=True)
-    first, second = (
-        add_message(connection, text, age_days=1, embed=True) for text in ("the sail was mended", "and the mast set up")
-    )
-    answer = find(connection, query, embedded=mode != "fts", mode=mode)
-    assert answer.query == query
-    assert answer.unmatched is None
-    if mode != "vector":
-        assert set(ids(answer.hits[:2])) == {first, second}
-    assert {first, second} <= set(ids(answer.hits))
-
-
-def test_an_answer_says_which_days_a_time_was_read_as(connection: Connection) -> None:
-    add_message(connection, "the sail was mended", age_days=1)
-    answer = find(connection, "what of the sail yesterday")
-    (time,) = answer.times
-    yesterday = (NOW - timedelta(days=1)).date()
-    assert (time.words, time.since.date(), time.before.date()) == ("yesterday", yesterday, NOW.date())
-    assert answer.notes == (f"'yesterday' is read as {yesterday}",)
-    # Nothing was said then, so the words are looked for as they are.
-    assert find(connection, "what of the sail last year").times == ()
-    # A date is what it is.
-    assert find(connection, f"what of the sail on {yesterday}").times == ()
-    assert find(connection, "yesterday", mode="trigram").times == ()
-
-
-def test_a_note_names_the_first_and_the_last_day_in_the_zone_of_the_user() -> None:
-    zone = ZoneInfo("Europe/Berlin")
-    week = NamedTime("last week", datetime(2026, 3, 23, tzinfo=zone), datetime(2026, 3, 30, tzinfo=zone))
-    assert week.note == "'last week' is read as 2026-03-23 to 2026-03-29"
-
-
-def test_of_two_times_the_one_at_which_nothing_was_said_stays_a_text(connection: Connection) -> None:
-    add_message(connection, "we left redis two years ago", age_days=60)
-    asked = add_message(connection, "redis is back", age_days=5)
-    hits = find(connection, "did we have redis two years ago or last week").hits
-    assert {hit.id: hit.parts.named for hit in hits}[asked] == 1
-    assert len(hits) == 2

@@ -1,0 +1,191 @@
+"""What a search does with the times that its query names (`query_dates.py`): rows of these are candidates too.
+
+Whether something was said at a time is asked of the store, within the filters. Nothing here scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from typing import NamedTuple
+
+from psycopg import sql
+
+from rivet_pipeline.db.pool import Connection
+from rivet_pipeline.retrieval import lexical, vector
+from rivet_pipeline.retrieval.features import SemanticSide
+from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values
+from rivet_pipeline.retrieval.query_dates import MOST_TIMES, Named, Period, read_times, without, without_asking
+from rivet_pipeline.retrieval.scoring import LEAST_SIMILARITY, Profile
+from rivet_pipeline.retrieval.types import Key, NamedTime, SearchRequest, Source
+
+#: How many different times from the present of one query are looked up.
+_MOST_LOOKED_UP = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The times that a search asks for, and what else it does.
+
+    `request` has none of the words that name times from the present at which something was said; `times` says which
+    were read. `is_alone`: it asks what there was at these times and not of what. `is_only`: nothing of other times is
+    looked for.
+    """
+
+    request: SearchRequest
+    periods: tuple[Period, ...] = ()
+    times: tuple[NamedTime, ...] = ()
+    is_alone: bool = False
+    is_only: bool = False
+
+    @property
+    def bounded(self) -> SearchRequest:
+        """The request, of one that is only for these times from the first of them to the last."""
+        if not self.is_only:
+            return self.request
+        first, last = min(one.start for one in self.periods), max(one.end for one in self.periods)
+        return _within(self.request, Period(first, last))
+
+
+def read_asked(connection: Connection, request: SearchRequest, characters: int, now: datetime) -> Asked:
+    """What a request asks for whose first `characters` name times, or none. Days are those of the zone of `now`.
+
+    A time from the present at which nothing was said within the filters is none: `where did we live 4 years ago` asks
+    what was said since.
+    """
+    query = request.query
+    named = read_times(query[:characters], now)
+    if named.dates:
+        periods = tuple(one.period for one in named.dates)
+        if not _is_alone(connection, without(query, named.dates)):
+            return Asked(request, periods)
+        # A date may also be spoken of, so its words stay.
+        return Asked(replace(request, query=without_asking(query).strip()), periods, is_alone=True)
+    found = tuple(dict.fromkeys(one.period for one in named.from_present))[:_MOST_LOOKED_UP]
+    if not found:
+        return Asked(request)
+    said = _said_at(connection, request, found)[:MOST_TIMES]
+    times = _read_as(query, named.from_present, said, found, now)
+    if not said:
+        return Asked(request, times=times)
+    rest = without(query, [one for one in named.from_present if one.period in said]).strip()
+    is_alone = _is_alone(connection, rest)
+    # Meaning alone must have something to go by.
+    keeps = request.mode == "vector" and not rest
+    return Asked(request if keeps else replace(request, query=rest), said, times, is_alone, is_only=is_alone)
+
+
+def rows_of(
+    connection: Connection, request: SearchRequest, side: SemanticSide, asked: Asked, now: datetime, profile: Profile
+) -> list[Key]:
+    """The best rows of each arm from the times that are asked for, which may be none of the best of all times."""
+    found: list[Key] = []
+    for period in asked.periods:
+        within = _within(request, period)
+        if within.since is None or within.before is None or within.since >= within.before:
+            continue
+        found += _best_of(connection, within, side, now, profile)
+        if asked.is_alone and request.mode != "vector":
+            found += _newest(connection, within, profile.named_kept)
+    return found
+
+
+def _within(request: SearchRequest, period: Period) -> SearchRequest:
+    since = period.start if request.since is None else max(request.since, period.start)
+    return replace(request, since=since, before=min(request.before or period.end, period.end))
+
+
+def _best_of(
+    connection: Connection, request: SearchRequest, side: SemanticSide, now: datetime, profile: Profile
+) -> list[Key]:
+    rows = lexical.TextSearch(connection, request, now=now, kept=profile.named_kept, profile=profile)
+    found: list[Key] = []
+    if side.model is not None and side.query is not None:
+        near = vector.nearest(
+            connection, side.model, side.query, request, wanted=profile.named_kept, within=rows.within
+        ).similarities
+        found += [row for row, likeness in near.items() if request.mode == "vector" or likeness >= LEAST_SIMILARITY]
+    if request.mode != "vector" and rows.has_words:
+        found += rows.best().scores
+    return found
+
+
+def _newest(connection: Connection, request: SearchRequest, count: int) -> list[Key]:
+    """The newest rows within the filters: so many messages and summaries each."""
+    values = filter_values(request) | {"count": count}
+    found: list[Key] = []
+    for source in _sources(request):
+        rows = connection.execute(_statements(source).newest, values, prepare=False).fetchall()
+        found += [(source, row["seq"]) for row in rows]
+    return found
+
+
+def _sources(request: SearchRequest) -> tuple[Source, ...]:
+    asked: dict[str, tuple[Source, ...]] = {"messages": ("message",), "summaries": ("summary",)}
+    return asked.get(request.scope, ("message", "summary"))
+
+
+def _read_as(
+    query: str, named: Sequence[Named], said: Sequence[Period], found: Sequence[Period], now: datetime
+) -> tuple[NamedTime, ...]:
+    """The times of an answer: those at which something was said, and others as far as there is place."""
+    shown = {*said, *[one for one in found if one not in said][: MOST_TIMES - len(said)]}
+    words = {one.period: query[one.start : one.end] for one in reversed(named)}
+    return tuple(
+        NamedTime(words[one], one.start.astimezone(now.tzinfo), one.end.astimezone(now.tzinfo), one in said)
+        for one in found
+        if one in shown
+    )
+
+
+def _is_alone(connection: Connection, rest: str) -> bool:
+    """Whether a query without its times only asks what there was."""
+    row = connection.execute(
+        "SELECT cardinality(ros_query_terms(%s)) = 0 AS is_alone", [without_asking(rest)]
+    ).fetchone()
+    return row is not None and bool(row["is_alone"])
+
+
+def _said_at(connection: Connection, request: SearchRequest, periods: Sequence[Period]) -> tuple[Period, ...]:
+    """Those of some periods of which there is a row within the filters, in their order."""
+    # What a summary covers was said.
+    source = _sources(request)[0]
+    values = {"starts": [one.start for one in periods], "ends": [one.end for one in periods]}
+    rows = connection.execute(_statements(source).said, filter_values(request) | values, prepare=False).fetchall()
+    return tuple(periods[row["place"] - 1] for row in rows)
+
+
+class _Statements(NamedTuple):
+    """Of one table: the newest rows within the filters, and which of some times hold any of them."""
+
+    newest: bytes
+    said: bytes
+
+
+@cache
+def _statements(source: Source) -> _Statements:
+    alias, table, first, last, filters = _TABLES[source]
+    names = {
+        "alias": sql.Identifier(alias),
+        "table": sql.Identifier(table),
+        "first": sql.Identifier(alias, first),
+        "last": sql.Identifier(alias, last),
+        "filter": filters,
+    }
+    newest = """SELECT {alias}.seq FROM {table} AS {alias} WHERE {filter}
+                ORDER BY {last} DESC, {alias}.seq DESC LIMIT %(count)s"""
+    said = """SELECT p.place FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[])
+                                  WITH ORDINALITY AS p (since, until, place)
+              WHERE EXISTS (SELECT 1 FROM {table} AS {alias}
+                            WHERE {last} >= p.since AND {first} < p.until AND {filter})
+              ORDER BY p.place"""
+    return _Statements(*(sql.SQL(text).format(**names).as_string().encode() for text in (newest, said)))
+
+
+#: By source its alias, its table, the columns with its first and its last moment, and its filter.
+_TABLES: dict[Source, tuple[str, str, str, str, sql.SQL]] = {
+    "message": ("m", "ros_messages", "created_at", "created_at", MESSAGE_FILTER),
+    "summary": ("s", "ros_summaries", "earliest_at", "latest_at", SUMMARY_FILTER),
+}

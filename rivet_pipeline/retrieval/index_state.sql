@@ -4,6 +4,7 @@
 -- Messages that the process knows already (`KnownMessages`) are not listed again, as far as this `knows` is true of them.
 -- Who writes in this transaction (not `settled`) sees rows that others may never see.
 -- The planner must not see the values (hence `asked`): as no plan is then better for some of them, it is made once.
+-- The lexicon is fenced: a plan made while it was small would go through all of it.
 WITH asked AS MATERIALIZED (
     SELECT left(%(query)s::text, 8000) AS query, %(words)s::integer AS words, %(most)s::bigint AS most,
            %(known_database)s::oid AS known_database, %(known_after)s::bigint AS known_after, %(known_to)s::bigint AS known_to
@@ -23,7 +24,8 @@ SELECT f.folded, w.words, w.uncounted,
 FROM ros_corpus AS c CROSS JOIN asked AS a CROSS JOIN LATERAL (SELECT ros_fold(a.query) AS folded) AS f
 CROSS JOIN (SELECT coalesce((array_agg(t.term ORDER BY l.df, t.term) FILTER (WHERE l.term IS NOT NULL))[1:(SELECT words FROM asked)], '{}') AS words,
                    coalesce(array_agg(t.term ORDER BY t.term) FILTER (WHERE l.term IS NULL), '{}') AS uncounted
-            FROM unnest(ros_query_terms((SELECT query FROM asked))) AS t (term) LEFT JOIN ros_lexicon AS l ON l.term = t.term) AS w
+            FROM unnest(ros_query_terms((SELECT query FROM asked))) AS t (term)
+            LEFT JOIN LATERAL (SELECT * FROM ros_lexicon AS o WHERE o.term = t.term OFFSET 0) AS l ON true) AS w
 CROSS JOIN (SELECT oid FROM pg_database WHERE datname = current_database()) AS d
 CROSS JOIN LATERAL (SELECT d.oid = a.known_database AND c.last_message_seq >= a.known_after AS holds) AS k
 CROSS JOIN (SELECT array_agg(id ORDER BY id) AS ids, array_agg(token::text ORDER BY id) AS tokens,

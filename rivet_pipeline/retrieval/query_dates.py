@@ -256,11 +256,12 @@ def _start(year: int | None, month: int, first: int, last: int, now: datetime) -
 def shares_of_time(periods: Sequence[Period], at: NDArray[np.int64], fades_days: float) -> NDArray[np.float64]:
     """How well moments (microseconds since 1970, UTC) fit the nearest of the periods: 1 within, 0 before, fading after.
 
-    What happened is told afterwards rather than before, half as likely with each `fades_days`.
+    What happened is told afterwards rather than before, half as likely with each `fades_days`; the day after a period
+    counts as one day after it from its first moment.
     """
     shares = np.zeros(len(at))
     for period in periods:
         start, end = ((moment - _EPOCH) // _MICROSECOND for moment in (period.start, period.end))
-        days = np.maximum(0, at - end) / 86_400e6
+        days = np.where(at < end, 0.0, (at - end) / 86_400e6 + 1)
         shares = np.maximum(shares, np.where(at < start, 0.0, 0.5 ** (days / fades_days)))
     return shares

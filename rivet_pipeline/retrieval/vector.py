@@ -38,10 +38,10 @@ _SMALL_SCOPE = 3000
 #: within the filters, so of two scopes the smaller one may be the dearer to walk. Measured at 100,000 messages.
 _WALK_COST = 4.0
 
-#: Rows that codes choose, per wanted one. Of the 30 nearest of 75,000 rows 0.89 were among them, of the 10 nearest
-#: 0.96; of 333,000 rows 0.83 and 0.90 (made-up vectors, which are harder than real ones; a walk of the graph found 0.26
-#: of 40).
-_CHOSEN_PER_ROW = 4.0
+#: Rows that codes choose, per wanted one, and where these would be many. With four of the 30 nearest of 75,000 rows
+#: 0.89 were among them, of the 10 nearest 0.96; of 333,000 rows 0.83 and 0.90 (made-up vectors, which are harder than
+#: real ones; a walk of the graph found 0.26 of 40). Of a long list the nearest ones are as sure with three.
+_CHOSEN_EACH, _CHOSEN_MANY, _CHOSEN_EACH_OF_MANY = 4, 120, 3
 
 #: Chunks asked for per wanted row at first, for a long text may hold several of the nearest.
 _CHUNKS_PER_ROW = 1.5
@@ -212,9 +212,8 @@ class _Given:
 
     def ask(self) -> None:
         """Sends the question; nothing is waited for within a pipeline."""
-        chosen, self._is_all = self._ready.codes.choose(
-            self._within(self.source), self._unit, round(_CHOSEN_PER_ROW * self._wanted)
-        )
+        count = min(_CHOSEN_EACH * self._wanted, max(_CHOSEN_MANY, _CHOSEN_EACH_OF_MANY * self._wanted))
+        chosen, self._is_all = self._ready.codes.choose(self._within(self.source), self._unit, count)
         if not len(chosen) and not self._ready.changed:
             return
         self._asked = self._connection.execute(

@@ -50,6 +50,9 @@ _FIRST_WORDS = 2
 #: Of more chunks than this, and at least so many, only every so many are counted (`_fewest`).
 _COUNTED = 20_000
 
+#: Which share of the wanted ones must have come for that to do.
+_ENOUGH = 0.9
+
 #: In how many bits the amount of each of a query's components is told; of a vector's far less is known.
 _QUERY_BITS = 4
 
@@ -209,10 +212,13 @@ class Codes:
 
 def _fewest(apart: Array, count: int) -> Array:
     """Where about the `count` lowest stand, ascending; of very many how low these are is told from every so many."""
-    step = max(1, len(apart) // _COUNTED)
-    # With those that lie as far as the last one, unless they are very many.
-    last = np.searchsorted(np.cumsum(np.bincount(apart[::step])), count / step)
-    fewest: Array = np.flatnonzero(apart <= last)
+    for step in (max(1, len(apart) // _COUNTED), 1):
+        # With those that lie as far as the last one, unless they are very many.
+        last = np.searchsorted(np.cumsum(np.bincount(apart[::step])), count / step)
+        fewest: Array = np.flatnonzero(apart <= last)
+        # What is low may stand in step with what was looked at.
+        if len(fewest) >= _ENOUGH * count:
+            break
     return np.sort(fewest[top(-apart[fewest], count)]) if len(fewest) > 2 * count else fewest
 
 

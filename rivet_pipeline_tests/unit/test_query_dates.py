@@ -363,8 +363,8 @@ def test_the_last_days_of_time_are_no_error() -> None:
 
 def test_a_moment_within_counts_whole_and_later_ones_ever_less() -> None:
     period = Period(NOW, NOW + timedelta(days=2))
-    moments = [NOW - timedelta(seconds=1), NOW, NOW + timedelta(days=2), NOW + timedelta(days=9)]
+    moments = [NOW - timedelta(seconds=1), NOW, *(NOW + timedelta(days=one) for one in (1.999, 2, 8))]
     at = np.array([(moment - EPOCH) // timedelta(microseconds=1) for moment in moments], dtype=np.int64)
-    assert shares_of_time([period], at, 7.0).tolist() == pytest.approx([0, 1, 1, 0.5])
-    later = Period(NOW + timedelta(days=9), NOW + timedelta(days=10))
-    assert shares_of_time([period, later], at, 7.0)[3] == 1
+    assert shares_of_time([period], at, 7.0).tolist() == pytest.approx([0, 1, 1, 0.5 ** (1 / 7), 0.5])
+    later = Period(NOW + timedelta(days=8), NOW + timedelta(days=9))
+    assert shares_of_time([period, later], at, 7.0)[4] == 1

@@ -190,6 +190,17 @@ def test_of_very_many_about_as_many_as_wanted_are_taken(random: np.random.Genera
     assert np.isin(np.flatnonzero(apart < highest), fewest).all()
 
 
+@pytest.mark.parametrize("count", [100, 4_000])
+def test_what_is_near_may_stand_in_step_with_what_is_looked_at(random: np.random.Generator, count: int) -> None:
+    # Every fifteenth of 300,000 is looked at.
+    for period, place in ((15, 0), (15, 7), (30, 0), (5, 0)):
+        apart = random.binomial(256, 0.5, 300_000).astype(np.int16)
+        apart[place::period] -= 30
+        fewest = _fewest(apart, count)
+        assert 0.9 * count <= len(fewest) <= 2 * count
+        assert np.isin(np.flatnonzero(apart < apart[fewest].max()), fewest).all()
+
+
 def test_numbers_beyond_the_flags_are_asked_for(random: np.random.Generator) -> None:
     codes = codes_of([3, 4, 7, 60_000], random.standard_normal((4, 64)).astype(np.float32))
     chosen, _ = codes.choose(asked(4, known=6), np.ones(64, dtype=np.float32), 5)

@@ -233,7 +233,7 @@ def _find(
         return []
     # The model is asked before the transaction begins: it may be slow.
     now = now.astimezone(request.zone)
-    rest = without(asked, read_times(asked, now).from_present).strip() or asked
+    rest = without(asked, [one for one in read_times(asked, now) if not one.is_date]).strip() or asked
     embed_query = None if embed is None else _embedded(embed(connection), rest)
     with connection.transaction():
         _bound(connection, _SEARCH_MS)

@@ -17,9 +17,22 @@ from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import lexical, vector
 from rivet_pipeline.retrieval.features import SemanticSide
 from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values
-from rivet_pipeline.retrieval.query_dates import MOST_TIMES, Named, Period, read_times, without, without_asking
+from rivet_pipeline.retrieval.query_dates import MOST_TIMES, Named, Period, read_times, without
 from rivet_pipeline.retrieval.scoring import LEAST_SIMILARITY, Profile
 from rivet_pipeline.retrieval.types import Key, NamedTime, SearchRequest, Source
+
+#: Words, in any of their forms, that ask what there was at a time and not of what, and such as belong to a date. What
+#: holds them comes first all the same.
+_ASKING = """
+    happen occur event go went come came change new news busy do done leave left open make made work progress status
+    activity discuss discussion talk speak spoke spoken say said tell told ask answer chat mention decide decision learn
+    learnt write wrote written read run ran history conversation session message prompt log memory note summary
+    summarize summarise recap report overview highlight review list show give gave find get got see saw seen look catch
+    continue resume remember recall remind please hey hi anything something everything thing stuff interesting important
+    relevant main latest recent user agent assistant today first second third last final end begin beginning start
+    middle early late week weekend month year day night morning afternoon evening time date since around monday tuesday
+    wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri sat sun
+"""
 
 #: How many different times from the present of one query are looked up.
 _MOST_LOOKED_UP = 12
@@ -30,14 +43,12 @@ class Asked:
     """The times that a search asks for, and what else it does.
 
     `request` has none of the words that name times from the present at which something was said; `times` says which
-    were read. `is_alone`: it asks what there was at these times and not of what. `is_only`: nothing of other times is
-    looked for.
+    were read. `is_only`: it asks what there was at these times and not of what, so nothing of others is looked for.
     """
 
     request: SearchRequest
     periods: tuple[Period, ...] = ()
     times: tuple[NamedTime, ...] = ()
-    is_alone: bool = False
     is_only: bool = False
 
     @property
@@ -52,42 +63,40 @@ class Asked:
 def read_asked(connection: Connection, request: SearchRequest, characters: int, now: datetime) -> Asked:
     """What a request asks for whose first `characters` name times, or none. Days are those of the zone of `now`.
 
-    A time from the present at which nothing was said within the filters is none: `where did we live 4 years ago` asks
-    what was said since.
+    A time at which nothing was said within the filters is none: `where did we live 4 years ago` asks what was said
+    since.
     """
     query = request.query
     named = read_times(query[:characters], now)
-    if named.dates:
-        periods = tuple(one.period for one in named.dates)
-        if not _is_alone(connection, without(query, named.dates)):
-            return Asked(request, periods)
-        # A date may also be spoken of, so its words stay.
-        return Asked(replace(request, query=without_asking(query).strip()), periods, is_alone=True)
-    found = tuple(dict.fromkeys(one.period for one in named.from_present))[:_MOST_LOOKED_UP]
-    if not found:
+    if not named:
         return Asked(request)
+    found = tuple(dict.fromkeys(one.period for one in named))[:_MOST_LOOKED_UP]
     said = _said_at(connection, request, found)[:MOST_TIMES]
-    times = _read_as(query, named.from_present, said, found, now)
+    times = _read_as(query, [one for one in named if not one.is_date], said, found, now)
     if not said:
         return Asked(request, times=times)
-    rest = without(query, [one for one in named.from_present if one.period in said]).strip()
-    is_alone = _is_alone(connection, rest)
+    heard = [one for one in named if one.period in said]
+    # A date may also be spoken of, so its words stay.
+    dates = " ".join(query[one.start : one.end] for one in heard if one.is_date)
+    is_alone = _only_asks(connection, without(query, heard))
+    rest = dates if is_alone and dates else without(query, [one for one in heard if not one.is_date]).strip()
     # Meaning alone must have something to go by.
-    keeps = request.mode == "vector" and not rest
-    return Asked(request if keeps else replace(request, query=rest), said, times, is_alone, is_only=is_alone)
+    keeps = request.mode == "vector" and not any(one.isalnum() for one in rest)
+    asked = request if keeps else replace(request, query=rest)
+    return Asked(asked, said, times, is_only=is_alone and not dates)
 
 
 def rows_of(
     connection: Connection, request: SearchRequest, side: SemanticSide, asked: Asked, now: datetime, profile: Profile
 ) -> list[Key]:
-    """The best rows of each arm from the times that are asked for, which may be none of the best of all times."""
+    """The best rows of each arm from the times that are asked for, and the newest, whatever they say."""
     found: list[Key] = []
     for period in asked.periods:
         within = _within(request, period)
         if within.since is None or within.before is None or within.since >= within.before:
             continue
         found += _best_of(connection, within, side, now, profile)
-        if asked.is_alone and request.mode != "vector":
+        if request.mode != "vector":
             found += _newest(connection, within, profile.named_kept)
     return found
 
@@ -131,8 +140,9 @@ def _read_as(
     query: str, named: Sequence[Named], said: Sequence[Period], found: Sequence[Period], now: datetime
 ) -> tuple[NamedTime, ...]:
     """The times of an answer: those at which something was said, and others as far as there is place."""
-    shown = {*said, *[one for one in found if one not in said][: MOST_TIMES - len(said)]}
     words = {one.period: query[one.start : one.end] for one in reversed(named)}
+    found = [one for one in found if one in words]
+    shown = {*said, *[one for one in found if one not in said][: max(0, MOST_TIMES - len(said))]}
     return tuple(
         NamedTime(words[one], one.start.astimezone(now.tzinfo), one.end.astimezone(now.tzinfo), one in said)
         for one in found
@@ -140,12 +150,12 @@ def _read_as(
     )
 
 
-def _is_alone(connection: Connection, rest: str) -> bool:
-    """Whether a query without its times only asks what there was."""
+def _only_asks(connection: Connection, rest: str) -> bool:
+    """Whether a query without its times asks what there was, and not of what."""
     row = connection.execute(
-        "SELECT cardinality(ros_query_terms(%s)) = 0 AS is_alone", [without_asking(rest)]
+        "SELECT ros_query_terms(%s) <@ ros_query_terms(%s) AS asks", [rest, _ASKING], prepare=False
     ).fetchone()
-    return row is not None and bool(row["is_alone"])
+    return row is not None and bool(row["asks"])
 
 
 def _said_at(connection: Connection, request: SearchRequest, periods: Sequence[Period]) -> tuple[Period, ...]:

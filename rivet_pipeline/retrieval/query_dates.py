@@ -1,6 +1,6 @@
 """The dates that a query names: `in August 2023`, `on 3 June`, `2022-05-01`, `between August 11 and August 15 2023`.
 
-Times that are named from the present (`last week`) are read where there is no date (`relative_dates.py`).
+Beside them times that are named from the present (`last week`, `relative_dates.py`).
 
 What was said at such a time is likely to be meant, whatever words it used; `scoring.py` says by how much. A filter is
 the caller's to set (`windows.py`); nothing here leaves a row out.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rivet_pipeline.retrieval.relative_dates import relative_days
+from rivet_pipeline.retrieval.relative_dates import relative_times
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
@@ -69,6 +69,7 @@ _ENDS = re.compile(
     re.IGNORECASE,
 )
 _LOOKED_BACK = 80
+_SINCE = re.compile(rf"\bsince\s+(?:(?:the|about|around|early|mid|late|{_WEEKDAY})[\s,-]+)*\Z", re.IGNORECASE)
 _ENDING_MONTH = re.compile(rf"\b{_MONTH}\s+\Z", re.IGNORECASE)
 _LONE_YEAR = re.compile(rf"\b{_YEAR}")
 #: The beginning of a time: a day, a month or a year stands behind it (`from Anna` is none).
@@ -78,6 +79,9 @@ _SPAN = re.compile(
     rf"(?:(?:19|20)[0-9]{{2}}\b|{_SOME_MONTH}|[0-3]?[0-9](?:(?:st|nd|rd|th)\b|(?:\s+of)?\s+{_SOME_MONTH}))",
     re.IGNORECASE,
 )
+#: The year of a date.
+_IN_LAST_YEAR = re.compile(r"(?<=[\w,.])\s+(?:(?:in|of)\s+)?last\s+year\b(?!['\u2019])", re.IGNORECASE)
+_LAST = re.compile(r"\blast\s+\Z", re.IGNORECASE)
 _THIS = re.compile(r"\bthis\s+(?:(?:early|late|mid)[\s-]+)?\Z", re.IGNORECASE)
 
 #: Days are those of UTC here and somebody's own in the query; what was said a day aside may be of the same day.
@@ -90,18 +94,29 @@ _SOON = timedelta(days=93)
 #: Leap years are four years apart, and eight around most turns of a century.
 _LEAP_YEARS_APART = 8
 
+#: Between quotation marks or in code.
+_QUOTED = re.compile(
+    r"\"[^\"]*\"|`[^`]*`|\u201c[^\u201c\u201d]*\u201d|\u201e[^\u201c-\u201e]*[\u201c\u201d]"
+    r"|\u00ab[^\u00ab\u00bb]*\u00bb|\u2039[^\u2039\u203a]*\u203a|(?<!\w)'[^']+'(?!\w)|(?<!\w)\u2018[^\u2018]+\u2019(?!\w)"
+    r"|\{[^{}]*\}?|\[[^][]*\]|(?<=\w)\([^()]*\)?"
+)
+
+#: What makes two times the ends of one: what stands before the first and between them; and one that goes on.
+_BEGINS = re.compile(r"\b(?:between|from)\s+\Z", re.IGNORECASE | re.ASCII)
+_JOINS = re.compile(
+    r"\s*(?:[-\u2013]|\b(?:and|to|until|till|through|up\s+to)\b)\s*(?:the\s+)?", re.IGNORECASE | re.ASCII
+)
+_UNTIL_NOW = re.compile(
+    r"\s*(?:[-\u2013]|\b(?:and|or|to|until|till|through|up\s+to)\b)\s*(?:today|now|tonight|this\s+morning)\b",
+    re.IGNORECASE | re.ASCII,
+)
+
+#: Where a query names a date, what is counted from that and not from the present, and a year that is the date's.
+_FROM_DATE = re.compile(r"\s+(?:before|prior\s+to|after)\b", re.IGNORECASE | re.ASCII)
+_OF_LAST_YEAR = re.compile(r"last\s+year\b", re.IGNORECASE | re.ASCII)
+
 #: How many times of one query count.
 MOST_TIMES = 3
-
-#: Words that ask what there was at a time and not of what. Texts of that time that hold them still come first.
-_ASKING = re.compile(
-    r"\b(?:happen(?:s|ed|ing)?|occur(?:s|red)?|go(?:es|ing)?|went|c[oa]me|chang(?:e[sd]?|ing)|news?|busy|done"
-    r"|work(?:s|ed|ing)?|discuss(?:e[sd]|ing|ions?)?|talk(?:s|ed|ing)?|sp[eo]ken?|sa(?:y|ys|id)|t[eo]ll?d?"
-    r"|chat(?:s|ted|ting)?|mention(?:s|ed)?|decid(?:e[sd]?|ing)|decisions?|learn(?:s|ed|t)?"
-    r"|conversations?|sessions?|messages?|memor(?:y|ies)|notes?|activit(?:y|ies)|summar(?:y|ies|i[sz]e)|recap|overview"
-    r"|list|show|give|find|get|look|recall|remember|remind|please|anything|something|everything|things?|stuff)\b",
-    re.IGNORECASE,
-)
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
@@ -115,63 +130,73 @@ class Period:
 
 
 class Named(NamedTuple):
-    """A time that a query names, and where in it the words stand that do."""
+    """A time that a query names, where in it the words stand that do, and whether it is a date."""
 
     period: Period
     start: int
     end: int
-
-
-class Times(NamedTuple):
-    """The times that a query names: dates, or, where there is none, such as are named from the present."""
-
-    dates: tuple[Named, ...] = ()
-    from_present: tuple[Named, ...] = ()
+    is_date: bool
 
 
 def without(query: str, named: Sequence[Named]) -> str:
-    """A query without the words that name some times: who asks what was said then does not look for these."""
+    """A query without the words that name some of its times, which are in its order."""
     for one in reversed(named):
         query = f"{query[: one.start]} {query[one.end :]}"
     return query
 
 
-def without_asking(query: str) -> str:
-    """A query without the words that ask what there was at a time and do not say of what: `what happened`.
+def read_times(query: str, now: datetime) -> tuple[Named, ...]:
+    """The times that a query names, in its order; most name none. Nothing between quotation marks or in code is one.
 
-    Words that are too common to be looked for (`what`, `did`, `we`) stay.
+    Dates, the first three, are a day wider on both sides than they are in UTC. One without a year is that of a year
+    named elsewhere in the query, else the last one that has begun by `now`; `this December` is that of this year. Two
+    dates behind `between` or `from` are one period, and so are two days of a month (`3-5 June`); the first says which
+    year. A date that does not exist is none, neither is one to come, at which nothing was said yet, nor one that ends a
+    time without a beginning (`until 3 June`).
+
+    Times named from the present (`last week`) are in days of the zone of `now`; they are all there, and may be the same
+    ones. A time behind `between` or `from` and another one are one (`from 3 June until yesterday`), and so is what goes
+    on until today.
     """
-    return _ASKING.sub(" ", query)
+    query = _QUOTED.sub(lambda found: "\0" * len(found[0]), query)
+    dates = [one for one in _read_dates(query, now) if one.period.start <= now]
+    further = [
+        Named(Period(one.since.astimezone(UTC), one.until.astimezone(UTC)), one.start, one.end, is_date=False)
+        for one in relative_times(query, now)
+        if not (dates and (_FROM_DATE.match(query, one.end) or _OF_LAST_YEAR.match(query, one.start)))
+        and not any(one.start < date.end and date.start < one.end for date in dates)
+    ]
+    return _spans(query, sorted([*dates, *further], key=lambda one: one.start), _tomorrow(now))
 
 
-def read_times(query: str, now: datetime) -> Times:
-    """The times that a query names; most name none.
+def _tomorrow(now: datetime) -> datetime:
+    """The end of today in the zone of the present, in UTC."""
+    return (now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)).astimezone(UTC)
 
-    Dates are a day wider on both sides than they are in UTC. One without a year is that of a year named elsewhere in
-    the query, else the last one that has begun by `now`; `this December` is that of this year. Two dates behind
-    `between` or `from` are one period, and so are two days of a month (`3-5 June`); the first says which year. A date
-    that does not exist is none, neither is one to come, at which nothing was said yet, nor one that ends a time without
-    a beginning (`until 3 June`). At most three count, the first ones.
 
-    Times named from the present (`last week`) are in days of the zone of `now`; they are all there, in the order of the
-    query, and may be the same ones.
-    """
-    dates = _read_dates(query, now)
-    if dates:
-        return Times(dates=tuple(one for one in dates if one.period.start <= now))
-    return Times(
-        from_present=tuple(
-            Named(Period(one.first.astimezone(UTC), (one.last + timedelta(days=1)).astimezone(UTC)), one.start, one.end)
-            for one in relative_days(query, now)
-            if not _ENDS.search(query[max(0, one.start - _LOOKED_BACK) : one.start])
-        )
-    )
+def _spans(query: str, named: Sequence[Named], end: datetime) -> tuple[Named, ...]:
+    """The same times, with those that are the ends of one time as this one, and until `end` what goes on."""
+    found: list[Named] = []
+    for one in named:
+        going_on = _UNTIL_NOW.match(query, one.end)
+        if going_on is not None and one.period.start < end:
+            one = Named(Period(one.period.start, max(one.period.end, end)), one.start, going_on.end(), one.is_date)
+        former = found[-1] if found else None
+        if former is not None and former.period.start <= one.period.start and not (former.is_date and one.is_date):
+            begins = _BEGINS.search(query, max(0, former.start - _LOOKED_BACK), former.start)
+            if begins is not None and _JOINS.fullmatch(query, former.end, one.start):
+                found[-1] = Named(Period(former.period.start, one.period.end), begins.start(), one.end, is_date=False)
+                continue
+        if one.is_date or not _ENDS.search(query[max(0, one.start - _LOOKED_BACK) : one.start]):
+            found.append(one)
+    return tuple(found)
 
 
 def _read_dates(query: str, now: datetime) -> list[Named]:
     found: list[tuple[re.Match[str], Period]] = []
     taken = [False] * len(query)
     lone = _LONE_YEAR.search(query)
+    year = int(lone["year"]) if lone else now.year - 1 if _IN_LAST_YEAR.search(query) else None
     for pattern in _SPELLINGS:
         for match in pattern.finditer(query):
             if any(taken[match.start() : match.end()]) or _is_no_date(match, bool(found)):
@@ -179,19 +204,21 @@ def _read_dates(query: str, now: datetime) -> list[Named]:
             before = query[max(0, match.start() - _LOOKED_BACK) : match.start()]
             if match.groupdict().get("first") and _ENDING_MONTH.search(before):
                 continue
-            period = _period(match, now, int(lone["year"]) if lone else None)
+            period = _period(match, now, year)
             if period is None:
                 continue
             taken[match.start() : match.end()] = [True] * (match.end() - match.start())
+            if _SINCE.search(before) or match[0].lower().startswith("since"):
+                period = Period(period.start, max(period.end, _tomorrow(now) + _ASIDE))
             if found or _SPAN.search(before) or not _is_end(before):
                 found.append((match, period))
     found = sorted(found, key=lambda one: one[0].start())[:MOST_TIMES]
-    named = [Named(period, *match.span()) for match, period in found]
+    named = [Named(period, *match.span(), is_date=True) for match, period in found]
     if len(named) == 2 and _SPAN.search(query):
         first, second = named
-        coming = [] if lone else _coming(found[1][0], first.period, now)
+        coming = [] if year else _coming(found[1][0], first.period, now)
         joined = _joined(first.period, [second.period, *coming])
-        return [Named(period, first.start, second.end) for period in joined] or named
+        return [Named(period, first.start, second.end, is_date=True) for period in joined] or named
     return named
 
 
@@ -227,6 +254,13 @@ def _period(match: re.Match[str], now: datetime, year: int | None) -> Period | N
         year = int(parts["year"])
     elif parts.get("month") and _THIS.search(match.string, 0, match.start("month")):
         year = now.year
+    elif (
+        parts.get("month")
+        and year is None
+        and month == now.month
+        and _LAST.search(match.string, 0, match.start("month"))
+    ):
+        year = now.year - 1
     if day is None:
         start = _start(year, month, 1, 1, now)
         return None if start is None else Period(start - _ASIDE, (start + timedelta(days=31)).replace(day=1) + _ASIDE)

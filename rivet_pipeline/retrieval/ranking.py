@@ -45,6 +45,10 @@ _MOST_IMPORTANT = max(scoring.IMPORTANCE.values())
 _SCORED, _SCORED_EACH = 60, 5
 
 
+#: One in so many rows of a list is of the times that the query names, if there are any.
+_NAMED_PLACES = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Scored:
     """A row of the list, with all that its heading needs."""
@@ -166,6 +170,7 @@ def rank(
             query = None if side.query is None else request.query
             near = profile.near_short if request.limit <= profile.near_short_list else profile.near_long
             scored = _spread(connection, query, scored, candidates, context, near, profile)
+    scored = _with_named(scored, context, request.limit)
     best = float(context.context.max(initial=0.0))
     return [_finished(one, candidates, context, best, profile) for one in scored[: request.limit]]
 
@@ -340,7 +345,7 @@ def _score(candidates: _Candidates, context: _Context, limit: int, profile: Prof
     # Telling the type of a memory from its words is the dearest part and moves a score the least, so it is asked in the
     # order of what a row could reach, until nothing further can come into the list.
     most = totals(_MOST_IMPORTANT)
-    wanted = max(_SCORED, _SCORED_EACH * limit)
+    wanted = len(rows) if context.named.any() else max(_SCORED, _SCORED_EACH * limit)
     scored: list[_Place] = []
     reached: list[float] = []
     for place in np.argsort(-np.array(most), kind="stable").tolist():
@@ -415,6 +420,18 @@ def _spread(
             one = one._replace(score=most, share=one.share * most / one.score)
         result.append(one)
     return result
+
+
+def _with_named(scored: list[_Place], context: _Context, limit: int) -> list[_Place]:
+    """The list with some rows of the times that the query names at its end, where it has fewer of these."""
+    head, further = scored[:limit], scored[limit:]
+    wanted = limit // _NAMED_PLACES - sum(context.named[one.place] == 1 for one in head)
+    late = [one for one in further if context.named[one.place] == 1][: max(0, wanted)]
+    if not late:
+        return scored
+    others = [one for one in head if context.named[one.place] < 1]
+    give_way = set(others[len(others) - len(late) :])
+    return [*(one for one in head if one not in give_way), *late]
 
 
 def _known(conversations: Iterable[str], candidates: _Candidates, context: _Context) -> list[Conversation]:

@@ -328,8 +328,8 @@ def _search(
     if words is None:
         return SearchResponse(query, hits, side.degraded, reason)
     # Where not all was read that might hold the query, nobody can say that nothing does.
-    by_meaning = hits and words.has_words and not texts.matched and words.partial is None and not asked.is_alone
-    unmatched = _why_unmatched(request) if by_meaning else None
+    by_meaning = hits and words.has_words and not texts.matched and words.partial is None
+    unmatched = _why_unmatched(request, asked) if by_meaning and not asked.is_only else None
     return SearchResponse(query, hits, side.degraded, reason, words.partial, words.behind, unmatched)
 
 
@@ -349,10 +349,11 @@ def _why_nothing(request: SearchRequest, side: SemanticSide) -> str:
     return f"{where} holds any of the query's words{unknown}{inside}"
 
 
-def _why_unmatched(request: SearchRequest) -> str:
-    """That meaning alone brought the hits: what is near to any text is easily taken for an answer."""
-    shown = "what is shown is near in meaning and may be beside the point"
-    return f"{_where(request)} holds any of the query's words; {shown}"
+def _why_unmatched(request: SearchRequest, asked: Asked) -> str:
+    """That no word brought the hits: what is near to any text is easily taken for an answer."""
+    other, of_time = (" other", "of that time or ") if asked.periods else ("", "")
+    shown = f"what is shown is {of_time}near in meaning and may be beside the point"
+    return f"{_where(request)} holds any of the query's{other} words; {shown}"
 
 
 def _where(request: SearchRequest) -> str:

@@ -97,6 +97,12 @@ def test_of_two_times_the_one_at_which_nothing_was_said_stays_a_text(connection:
 
 
 ASKING = [
+    "catch me up on yesterday",
+    "hey, what happened yesterday and today?",
+    "yesterday's chat history",
+    "what did the user ask yesterday?",
+    f"what happened on {YESTERDAY:%A, %d %B}?",
+    f"what happened since {YESTERDAY:%d %B}?",
     "what happened yesterday",
     "what happened yesterday morning?",
     "since yesterday",
@@ -187,11 +193,43 @@ def test_summaries_of_a_time_are_found_by_it_alone(connection: Connection, mode:
     assert len(answer.hits) == (1 if scope == "summaries" else 2)
 
 
+@pytest.mark.parametrize("mode", ["fts", "hybrid"])
+def test_a_third_of_a_list_is_of_the_time_that_is_named(connection: Connection, mode: Mode) -> None:
+    register_model(connection)
+    for number in range(30):
+        add_message(connection, f"the sail was mended {number}", age_days=30, embed=True)
+    said = [add_message(connection, f"tea {number}", age_days=1 - number / 100, embed=True) for number in range(9)]
+    answer = find(connection, "what of the sail yesterday", embedded=mode == "hybrid", mode=mode, limit=10)
+    assert [hit.id in said for hit in answer.hits] == [False] * 7 + [True] * 3
+    assert [hit.score for hit in answer.hits] == sorted((hit.score for hit in answer.hits), reverse=True)
+    if mode == "fts":
+        # Of what says nothing of it the newest.
+        assert ids(answer.hits)[7:] == said[:-4:-1]
+
+
+def test_whatever_the_words_a_time_is_answered_by_what_was_said_then(connection: Connection) -> None:
+    tea = add_message(connection, "tea", age_days=1)
+    answer = find(connection, "the greebles of yesterday")
+    assert ids(answer.hits) == [tea]
+    assert answer.unmatched is not None
+    assert "holds any of the query's other words; what is shown is of that time" in answer.unmatched
+
+
 def test_a_note_says_when_nothing_that_is_shown_is_of_the_time(connection: Connection) -> None:
+    register_model(connection)
     add_message(connection, "tea", age_days=1)
-    add_message(connection, "the sail was mended", age_days=30)
-    (note,) = find(connection, "what of the sail yesterday").notes
+    add_message(connection, "the sail was mended", age_days=30, embed=True)
+    (note,) = find(connection, "what of the sail yesterday", embedded=True, mode="vector").notes
     assert note == f"'yesterday' is read as {YESTERDAY}; nothing that is shown is of that time"
+
+
+@pytest.mark.parametrize("query", ["yesterday?", "(yesterday)", "since yesterday:"])
+def test_meaning_alone_is_asked_for_the_words_of_a_time_where_there_are_no_others(
+    connection: Connection, query: str
+) -> None:
+    register_model(connection)
+    asked = add_message(connection, "the sail was mended", age_days=1, embed=True)
+    assert ids(find(connection, query, embedded=True, mode="vector").hits) == [asked]
 
 
 def test_times_at_which_nothing_was_said_take_no_place_and_repeated_ones_are_one(connection: Connection) -> None:

@@ -87,6 +87,13 @@ class KnownMessages(NamedTuple):
     to: int = 0
 
 
+class Known(NamedTuple):
+    """Sequence numbers of a table, and a flag for each up to the highest of them: whether it is one of these."""
+
+    numbers: Array
+    flags: Array
+
+
 @dataclass(frozen=True)
 class Corpus:
     """All documents of a set of pieces, one after the other, messages first; immutable."""
@@ -157,15 +164,15 @@ class Corpus:
         """The positions of a table's documents."""
         return slice(0, self.messages) if source == "message" else slice(self.messages, len(self))
 
-    def known(self, source: Source) -> Array:
-        """A flag for each sequence number of a table, up to the highest here: whether its row is a document."""
+    def known(self, source: Source) -> Known:
+        """The rows of a table that are documents."""
         kept = self.kept.get(source)
         if kept is None:
             numbers = self.documents.seq[self.part(source)]
-            kept = np.zeros(int(numbers.max(initial=0)) + 1, dtype=bool)
-            kept[numbers] = True
-            self.kept[source] = kept
-        known: Array = kept
+            flags = np.zeros(int(numbers.max(initial=0)) + 1, dtype=bool)
+            flags[numbers] = True
+            kept = self.kept[source] = Known(numbers, flags)
+        known: Known = kept
         return known
 
     def places(self, keys: Array) -> Array:

@@ -54,12 +54,14 @@ class TermPostings:
 class Numbers(NamedTuple):
     """What is known of the rows of one table, by sequence number: which are shown, and of which anything is known.
 
-    `known` has flags up to the highest number of the index and stays the same array as long as its pieces do; `live`
-    has the further rows, shown or not.
+    Of the index `shown` has places in `numbers`, and `known` has flags up to its highest number; these two stay the
+    same arrays as long as its pieces do. Of the further rows `shown_live` are shown, and `live` are all.
     """
 
     shown: Array
+    numbers: Array
     known: Array
+    shown_live: Array
     live: Array
 
 
@@ -201,9 +203,8 @@ class Field:
             flags[superseded - part.start] = False
         live = rows.alive & (rows.messages == (source == "message"))
         further = rows.documents.seq[live & shown[len(corpus) :]]
-        return Numbers(
-            np.concatenate([corpus.documents.seq[part][flags], further]), corpus.known(source), rows.documents.seq[live]
-        )
+        known = corpus.known(source)
+        return Numbers(np.flatnonzero(flags), known.numbers, known.flags, further, rows.documents.seq[live])
 
     def times(self, positions: Array) -> Array:
         """The rows' times in seconds since 1970."""

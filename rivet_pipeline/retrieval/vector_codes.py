@@ -87,6 +87,19 @@ class Part(NamedTuple):
     lengths: Array
 
 
+class _Placed(NamedTuple):
+    """Where the chunks of the rows of an index begin, how many they have, whether it is one each, and its other rows.
+
+    By the places of the rows in `numbers`; `unknown` are numbers of rows with a code that are not among these.
+    """
+
+    numbers: Array
+    begins: Array
+    counts: Array
+    is_one_each: bool
+    unknown: Array
+
+
 @dataclass(frozen=True)
 class Codes:
     """The codes of one model's vectors of one table, joined over its pieces; `owners` ascend."""
@@ -98,7 +111,7 @@ class Codes:
     second: Array
     lengths: Array
     centre: NDArray[np.float32]
-    _unknown_of: dict[str, tuple[Array, Array]] = field(default_factory=dict, repr=False, compare=False)
+    _placed: dict[str, _Placed] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def join(
@@ -149,32 +162,33 @@ class Codes:
         begins = np.searchsorted(self.owners, np.arange(last + 2))
         return begins, np.diff(begins, append=len(self.owners))
 
-    @cached_property
-    def _has_several(self) -> bool:
-        """Whether any row has more than one chunk."""
-        return bool(self._begins[1].max() > 1)
-
     def _chunks(self, asked: Numbers) -> Array:
         """The places of all chunks of the rows that are asked for or of which nothing is known."""
-        numbers = np.concatenate([asked.shown, self._unknown(asked)])
-        begins, counts = (column.take(numbers, mode="clip") for column in self._begins)
-        if not self._has_several:
-            # Hardly any row is without a vector.
-            chunks: Array = begins if counts.all() else begins.take(np.flatnonzero(counts))
+        placed = self._placed_of(asked)
+        unknown = placed.unknown
+        if len(unknown):
+            unknown = unknown[~np.isin(unknown, asked.live)]
+        further = [column.take(np.concatenate([asked.shown_live, unknown]), mode="clip") for column in self._begins]
+        begins = np.concatenate([placed.begins.take(asked.shown), further[0]])
+        if placed.is_one_each and (further[1] == 1).all():
+            return begins
+        counts = np.concatenate([placed.counts.take(asked.shown), further[1]])
+        if counts.max(initial=0) <= 1:
+            chunks: Array = begins.take(np.flatnonzero(counts))
             return chunks
         ends = np.cumsum(counts)
         return np.repeat(begins - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)
 
-    def _unknown(self, asked: Numbers) -> Array:
-        """The rows with a vector of which nothing is known; that search by search the same is known makes it cheap."""
-        last = self._unknown_of.get("last")
-        if last is None or last[0] is not asked.known:
+    def _placed_of(self, asked: Numbers) -> _Placed:
+        """Where the rows of the index stand here; search by search these are the same, which makes it cheap."""
+        last = self._placed.get("last")
+        if last is None or last.numbers is not asked.numbers:
             rows = np.unique(self.owners)
             beyond = int(np.searchsorted(rows, len(asked.known)))
-            last = (asked.known, np.concatenate([rows[:beyond][~asked.known[rows[:beyond]]], rows[beyond:]]))
-            self._unknown_of["last"] = last
-        unknown = last[1]
-        return unknown[~np.isin(unknown, asked.live)] if len(unknown) else unknown
+            unknown = np.concatenate([rows[:beyond][~asked.known[rows[:beyond]]], rows[beyond:]])
+            begins, counts = (column.take(asked.numbers, mode="clip") for column in self._begins)
+            last = self._placed["last"] = _Placed(asked.numbers, begins, counts, bool((counts == 1).all()), unknown)
+        return last
 
     def _similarities(self, among: Array, query: NDArray[np.float32]) -> Array:
         """About the cosine of the query and of each chunk, by what its bits are taken for."""

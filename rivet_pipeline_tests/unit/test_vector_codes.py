@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,13 @@ def coded(units: NDArray[np.float32], centre: NDArray[np.float32]) -> bytes:
     return np.packbits(bits, axis=2).tobytes()
 
 
-def asked(*numbers: int, known: int = 50_001) -> Numbers:
-    """These numbers are asked for; up to `known` all are known."""
-    return Numbers(np.array(numbers, dtype=np.int64), np.ones(known, dtype=bool), np.empty(0, dtype=np.int64))
+def asked(*numbers: int, known: int | NDArray[np.bool_] = 50_001, live: Sequence[int] = ()) -> Numbers:
+    """These numbers are asked for; up to `known` all are known, or those with a flag."""
+    flags = np.ones(known, dtype=bool) if isinstance(known, int) else known
+    index, wanted = np.flatnonzero(flags), np.array(numbers, dtype=np.int64)
+    of_index = np.isin(wanted, index)
+    places = np.searchsorted(index, wanted[of_index])
+    return Numbers(places, index, flags, wanted[~of_index], np.array(live, dtype=np.int64))
 
 
 @pytest.fixture
@@ -146,13 +151,13 @@ def test_rows_of_which_nothing_is_known_are_asked_for(random: np.random.Generato
     codes = codes_of([3, 4, 4, 7, 8, 60_000], random.standard_normal((6, 64)).astype(np.float32))
     known = np.ones(9, dtype=bool)
     known[[3, 7]] = False
-    query, none = np.ones(64, dtype=np.float32), np.empty(0, dtype=np.int64)
-    chosen, _ = codes.choose(Numbers(np.array([4]), known, none), query, 9)
+    query = np.ones(64, dtype=np.float32)
+    chosen, _ = codes.choose(asked(4, known=known), query, 9)
     assert chosen.tolist() == [3, 4, 7, 60_000]
     # Of a row that the index has not yet it is known all the same whether it is shown.
-    chosen, _ = codes.choose(Numbers(np.array([4, 7]), known, np.array([3, 7])), query, 9)
+    chosen, _ = codes.choose(asked(4, 7, known=known, live=[3, 7]), query, 9)
     assert chosen.tolist() == [4, 7, 60_000]
-    chosen, _ = codes.choose(Numbers(np.array([4, 9, 70_000]), np.ones(60_001, dtype=bool), none), query, 9)
+    chosen, _ = codes.choose(asked(4, 9, 70_000, known=60_001), query, 9)
     assert chosen.tolist() == [4]
 
 

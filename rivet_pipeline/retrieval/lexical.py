@@ -33,10 +33,15 @@ _MOST_UNCOUNTED = 256
 #: The rarest words by which conversations are scored.
 _SESSION_TERMS = 16
 
-#: A row with less than the first share of the best BM25 is seldom among the best candidates, unless it is at least so
-#: fresh (24 days old) and has the second share. Only where that is certain are others passed over.
-_LIKELY_TEXT, _FRESH_TEXT = 0.25, 0.05
-_LIKELY_FRESH = 0.3
+#: How recent a row is that counts as such (24 days); which share of the best BM25 a row has that is looked at at first;
+#: and which the best of these, where so many have it.
+_RECENT = 0.3
+_SOME_TEXT = 0.2
+_BEST_TEXTS = (0.7, 0.5, 0.35, _SOME_TEXT)
+_BEST = 500
+
+#: Shares of the best BM25, by which it is told which of them a row must have.
+_SHARES = np.linspace(0, 1, 1_001, dtype=np.float32)
 
 #: With fewer rows each is looked at.
 _MANY = 50_000
@@ -233,28 +238,48 @@ class TextSearch:
         return _Weighed(positions, text, whole)
 
     def _weigh_likely(self) -> _Weighed | None:
-        """The rows with much of the best BM25, recent or often returned ones with some; None if that may not be all.
+        """The rows among which the best are for certain; None when that is every row that holds a word.
 
-        Nearly every row holds some word of a question, and most of them can be told to be worth little without a look.
+        Nearly every row holds some word of a question, and most of them can be told to be worth too little without a
+        look: what the best texts and the recent ones are worth says how much text an older one would need.
         """
-        some = self._scores >= np.float32(_LIKELY_TEXT * self._highest)
-        recent = self._field.recent(self._now, _LIKELY_FRESH)
-        some[recent[self._scores[recent] >= np.float32(_FRESH_TEXT * self._highest)]] = True
-        boosted = self._boosted[self._boosted >= 0]
-        some[boosted[self._scores[boosted] > 0]] = True
-        likely = self._weigh(np.flatnonzero(some))
-        if len(likely.positions) < self._kept:
+        some = np.flatnonzero(self._scores >= self._bound(_SOME_TEXT))
+        scores = self._scores[some]
+        for share in _BEST_TEXTS:
+            best = some[scores >= self._bound(share)]
+            if len(best) >= max(_BEST, self._kept):
+                break
+        if len(best) < self._kept:
             return None
-        # What the others could be worth at most: just not recent with much less text, or new with hardly any.
-        _, most = promise(
-            np.array([_LIKELY_TEXT, _FRESH_TEXT], np.float32),
-            np.array([_LIKELY_FRESH, 1], np.float32),
-            np.zeros(2, bool),
-            self._profile,
-        )
-        least_text = np.partition(likely.text, -max(1, self._kept // 2))[-max(1, self._kept // 2)]
-        least_whole = np.partition(likely.whole, -self._kept)[-self._kept]
-        return likely if least_text > _LIKELY_TEXT and least_whole > most.max() else None
+        likely = self._weigh(best)
+        half = max(1, self._kept // 2)
+        if np.partition(likely.text, -half)[-half] <= share:
+            return None
+        recent = self._holding(self._field.recent(self._now, _RECENT), self._least_text(likely, 1.0))
+        boosted = self._holding(self._boosted[self._boosted >= 0], 0.0)
+        likely = self._weigh(np.unique(np.concatenate([best, recent, boosted])))
+        least = self._least_text(likely, _RECENT)
+        if least >= share:
+            return likely
+        if least < _SOME_TEXT:
+            some = np.flatnonzero(self._scores >= self._bound(least))
+            scores = self._scores[some]
+        return self._weigh(np.union1d(likely.positions, some[scores >= self._bound(least)]))
+
+    def _least_text(self, among: _Weighed, fresh: float) -> float:
+        """With less than which share of the best BM25 no row at most so fresh is worth as much as the best of some."""
+        least = np.partition(among.whole, -self._kept)[-self._kept]
+        none = np.zeros(len(_SHARES), bool)
+        _, worth = promise(_SHARES, np.full(len(_SHARES), fresh, np.float32), none, self._profile)
+        return float(_SHARES[max(0, int(np.searchsorted(worth, least)) - 1)])
+
+    def _holding(self, positions: Array, share: float) -> Array:
+        """Those of some positions that have such a share of the best BM25, and any at all."""
+        return positions[self._scores[positions] >= self._bound(share)]
+
+    def _bound(self, share: float) -> np.float32:
+        """The BM25 of a share of the best, more than 0; a little less, for it is rounded."""
+        return max(np.float32(share * self._highest * (1 - 1e-6)), np.finfo(np.float32).tiny)
 
     @cached_property
     def _boosted(self) -> Array:

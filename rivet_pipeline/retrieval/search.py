@@ -120,7 +120,7 @@ def search(
     request = asked.request
     # The model is asked before the transaction begins: it may be slow, and a snapshot must not wait for it.
     side = _embed(connection, request, embed_query)
-    with connection.transaction(), _pipelined(connection, request):
+    with _pipelined(connection, request), connection.transaction():
         tune_session(connection, ef_search=_EF_SEARCH)
         if request.mode in _READING:
             response = _search_texts(connection, request, side, now, profile)

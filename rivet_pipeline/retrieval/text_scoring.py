@@ -40,6 +40,9 @@ _ROWS_PER_SESSION = 8
 _COMMON = 1 / 200
 _MOST_KEPT_BYTES = 32 * 1024 * 1024
 
+#: Of how many agents it is kept which documents are theirs, a byte for each.
+_MOST_AGENTS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class TermPostings:
@@ -381,6 +384,9 @@ def visible(field: Field, request: SearchRequest, conversations: Array | None, n
     else:
         shown = _shown_of_corpus(corpus, noise)[0]
     live_shown = _shown(live.documents, live.alive, noise)
+    if request.agent is not None:
+        shown = shown & _of_agent_in_corpus(corpus, request.agent)
+        live_shown &= _of_agent(live.documents, request.agent)
     return np.concatenate(
         [
             _passing(shown, corpus.documents, corpus.is_message, request, conversations),
@@ -416,7 +422,10 @@ def _shown(documents: Documents, alive: Array, noise: Array) -> Array:
 def _passing(
     shown: Array, documents: Documents, messages: Array, request: SearchRequest, conversations: Array | None
 ) -> Array:
-    """Of the `shown` documents those that the filters let through; `messages` says which are no summaries."""
+    """Of the `shown` documents, which are the agent's, those that the other filters let through.
+
+    `messages` says which are no summaries.
+    """
     passes = shown.copy()
     if request.scope == "messages" or request.role is not None:
         passes &= messages
@@ -429,15 +438,29 @@ def _passing(
     if request.before is not None:
         # Of what stands at the first or the last second it is not known whether it was before.
         passes &= documents.since < min(max(math.ceil(request.before.timestamp()), _FIRST_SECOND + 1), _LAST_SECOND + 1)
-    if request.agent is not None:
-        named = np.zeros(len(documents), dtype=bool)
-        for number, names in enumerate(documents.names):
-            if request.agent in names:
-                named |= documents.agents == number
-        passes &= named
     if conversations is not None:
         passes &= np.isin(documents.conversation, conversations)
     return passes
+
+
+def _of_agent_in_corpus(corpus: Corpus, agent: str) -> Array:
+    """Which documents are an agent's, kept with the corpus for the last few that were asked for."""
+    kept: dict[str, Array] = corpus.kept.setdefault("agents", {})
+    named = kept.get(agent)
+    if named is None:
+        named = _of_agent(corpus.documents, agent)
+        if len(kept) >= _MOST_AGENTS:
+            kept.clear()
+        kept[agent] = named
+    return named
+
+
+def _of_agent(documents: Documents, agent: str) -> Array:
+    named = np.zeros(len(documents), dtype=bool)
+    for number, names in enumerate(documents.names):
+        if agent in names:
+            named |= documents.agents == number
+    return named
 
 
 #: What the columns of times hold, in seconds since 1970; an earlier or a later time stands as the one or the other.

@@ -33,12 +33,9 @@ _MOST_UNCOUNTED = 256
 #: The rarest words by which conversations are scored.
 _SESSION_TERMS = 16
 
-#: How recent a row is that counts as such (24 days); which share of the best BM25 a row has that is looked at at first;
-#: and which the best of these, where so many have it.
+#: How recent a row is that counts as such (24 days), and the shares of the best BM25 one of which enough rows have.
 _RECENT = 0.3
-_SOME_TEXT = 0.2
-_BEST_TEXTS = (0.7, 0.5, 0.35, _SOME_TEXT)
-_BEST = 500
+_BEST_TEXTS = (0.35, 0.15, 0.05)
 
 #: Shares of the best BM25, by which it is told which of them a row must have.
 _SHARES = np.linspace(0, 1, 1_001, dtype=np.float32)
@@ -243,13 +240,11 @@ class TextSearch:
         Nearly every row holds some word of a question, and most of them can be told to be worth too little without a
         look: what the best texts and the recent ones are worth says how much text an older one would need.
         """
-        some = np.flatnonzero(self._scores >= self._bound(_SOME_TEXT))
-        scores = self._scores[some]
         for share in _BEST_TEXTS:
-            best = some[scores >= self._bound(share)]
-            if len(best) >= max(_BEST, self._kept):
+            best = np.flatnonzero(self._scores >= self._bound(share))
+            if len(best) >= self._kept:
                 break
-        if len(best) < self._kept:
+        else:
             return None
         likely = self._weigh(best)
         half = max(1, self._kept // 2)
@@ -261,10 +256,8 @@ class TextSearch:
         least = self._least_text(likely, _RECENT)
         if least >= share:
             return likely
-        if least < _SOME_TEXT:
-            some = np.flatnonzero(self._scores >= self._bound(least))
-            scores = self._scores[some]
-        return self._weigh(np.union1d(likely.positions, some[scores >= self._bound(least)]))
+        older = np.flatnonzero(self._scores >= self._bound(least))
+        return self._weigh(np.union1d(likely.positions, older))
 
     def _least_text(self, among: _Weighed, fresh: float) -> float:
         """With less than which share of the best BM25 no row at most so fresh is worth as much as the best of some."""

@@ -24,7 +24,17 @@ from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, fil
 from rivet_pipeline.retrieval.index_cache import CACHE, Corpus, IndexCache, IndexMovedError, LiveRows
 from rivet_pipeline.retrieval.postings import ROLES, Array, term_key
 from rivet_pipeline.retrieval.scoring import PROFILE, Profile, temporal_of_days
-from rivet_pipeline.retrieval.text_scoring import Field, Numbers, TermPostings, hidden, promise, tells, top, visible
+from rivet_pipeline.retrieval.text_scoring import (
+    Field,
+    Numbers,
+    TermPostings,
+    distinct,
+    hidden,
+    promise,
+    tells,
+    top,
+    visible,
+)
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source, signed, unsigned
 
 #: Words of a pasted page that the lexicon has not, and of which it is looked whether they stand in the index.
@@ -33,9 +43,11 @@ _MOST_UNCOUNTED = 256
 #: The rarest words by which conversations are scored.
 _SESSION_TERMS = 16
 
-#: How recent a row is that counts as such (24 days), and the shares of the best BM25 one of which enough rows have.
+#: How recent a row is that counts as such (24 days), the shares of the best BM25 one of which enough rows have, and how
+#: many of these are weighed first, for each wanted one.
 _RECENT = 0.3
 _BEST_TEXTS = (0.35, 0.15, 0.05)
+_FIRST = 4
 
 #: Shares of the best BM25, by which it is told which of them a row must have.
 _SHARES = np.linspace(0, 1, 1_001, dtype=np.float32)
@@ -246,25 +258,25 @@ class TextSearch:
                 break
         else:
             return None
-        likely = self._weigh(best)
-        half = max(1, self._kept // 2)
-        if np.partition(likely.text, -half)[-half] <= share:
-            return None
+        texts = self._scores[best]
+        likely = self._weigh(np.sort(best[top(texts, _FIRST * self._kept)]))
         recent = self._holding(self._field.recent(self._now, _RECENT), self._least_text(likely, 1.0))
         boosted = self._holding(self._boosted[self._boosted >= 0], 0.0)
-        likely = self._weigh(np.unique(np.concatenate([best, recent, boosted])))
+        likely = self._weigh(distinct(likely.positions, recent, boosted))
         least = self._least_text(likely, _RECENT)
-        if least >= share:
-            return likely
-        older = np.flatnonzero(self._scores >= self._bound(least))
-        return self._weigh(np.union1d(likely.positions, older))
+        if least < share:
+            best = np.flatnonzero(self._scores >= self._bound(least))
+            texts = self._scores[best]
+        return self._weigh(distinct(likely.positions, best[texts >= self._bound(least)]))
 
-    def _least_text(self, among: _Weighed, fresh: float) -> float:
-        """With less than which share of the best BM25 no row at most so fresh is worth as much as the best of some."""
-        least = np.partition(among.whole, -self._kept)[-self._kept]
+    def _least_text(self, likely: _Weighed, fresh: float) -> float:
+        """With less than which share of the best BM25 no row at most so fresh is as good as the best among some."""
+        half = max(1, self._kept // 2)
+        best = np.partition(likely.whole, -self._kept)[-self._kept]
         none = np.zeros(len(_SHARES), bool)
         _, worth = promise(_SHARES, np.full(len(_SHARES), fresh, np.float32), none, self._profile)
-        return float(_SHARES[max(0, int(np.searchsorted(worth, least)) - 1)])
+        needed = _SHARES[max(0, int(np.searchsorted(worth, best)) - 1)]
+        return float(min(needed, np.partition(likely.text, -half)[-half]))
 
     def _holding(self, positions: Array, share: float) -> Array:
         """Those of some positions that have such a share of the best BM25, and any at all."""
@@ -374,7 +386,7 @@ class TextSearch:
         while True:
             times = self._field.times(positions)
             first = top(whole, wanted, times, positions)
-            chosen = np.unique(np.concatenate([first, top(text, wanted // 2, times, positions)]))
+            chosen = distinct(first, top(text, wanted // 2, times, positions))
             keys = self._field.keys(positions[chosen])
             if not self._must_ask:
                 return _Found(keys, self._scores[positions[chosen]])
@@ -470,7 +482,7 @@ class TextSearch:
     def sessions(self, positions: Array) -> dict[str, float]:
         """BM25 of the conversations of the given rows, each taken as one document, scaled to 0 to 1 by the best."""
         state = self._state
-        numbers = np.unique(self._field.conversations(positions))
+        numbers = distinct(self._field.conversations(positions))
         numbers = numbers[numbers <= state.conversations]
         words = [word for word in self._words if self._field.df(word)][:_SESSION_TERMS]
         scores = self._field.sessions(words, numbers, state.conversations)
@@ -513,7 +525,7 @@ def _answer(search: TextSearch, found: _Found, beyond: dict[Key, float], extra: 
     rows = [*scores, *others]
     places = search.places(rows)
     scores |= dict(zip(others, search.scores_at(places[len(rows) - len(others) :]).tolist(), strict=True))
-    positions = np.unique(places[places >= 0])
+    positions = distinct(places[places >= 0])
 
     def context() -> TextContext:
         covered = dict(zip(positions.tolist(), search.coverage(positions).tolist(), strict=True))

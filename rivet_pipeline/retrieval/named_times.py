@@ -21,17 +21,23 @@ from rivet_pipeline.retrieval.query_dates import MOST_TIMES, Named, Period, read
 from rivet_pipeline.retrieval.scoring import LEAST_SIMILARITY, Profile
 from rivet_pipeline.retrieval.types import Key, NamedTime, SearchRequest, Source
 
-#: Words, in any of their forms, that ask what there was at a time and not of what, and such as belong to a date. What
-#: holds them comes first all the same.
+#: How much of a query is looked through for times, in characters: what is longer was not typed.
+_MOST_CHARACTERS = 1_000
+
+#: A list of what there was at a time is for overview: further rows of a conversation give way to those of others.
+_CROWD_FREE, _CROWD_SHARE = 1, 0.9
+
+#: Words, in any of their forms, that ask what there was at a time and not of what. What holds them comes first all the
+#: same.
 _ASKING = """
     happen occur event go went come came change new news busy do done leave left open make made work progress status
-    activity discuss discussion talk speak spoke spoken say said tell told ask answer chat mention decide decision learn
-    learnt write wrote written read run ran history conversation session message prompt log memory note summary
-    summarize summarise recap report overview highlight review list show give gave find get got see saw seen look catch
-    continue resume remember recall remind please hey hi anything something everything thing stuff interesting important
-    relevant main latest recent user agent assistant today first second third last final end begin beginning start
-    middle early late week weekend month year day night morning afternoon evening time date since around monday tuesday
-    wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri sat sun
+    want plan problem issue error fail fix task todo file activity discuss discussion talk speak spoke spoken say
+    said tell told ask answer chat mention decide decision learn learnt write wrote written read run ran history
+    conversation session message prompt log memory note summary summarize summarise recap report overview highlight
+    review list show give gave find get got see saw seen look catch continue resume remember recall remind please
+    hey hi anything something everything thing stuff interesting important relevant main latest recent user agent
+    assistant first second third last final end begin beginning start middle early late time date since around
+    monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri sat sun
 """
 
 #: How many different times from the present of one query are looked up.
@@ -51,6 +57,10 @@ class Asked:
     times: tuple[NamedTime, ...] = ()
     is_only: bool = False
 
+    def profile(self, profile: Profile) -> Profile:
+        """The constants of a list of what there was, or as they are."""
+        return replace(profile, crowd_free=_CROWD_FREE, crowd_share=_CROWD_SHARE) if self.is_only else profile
+
     @property
     def bounded(self) -> SearchRequest:
         """The request, of one that is only for these times from the first of them to the last."""
@@ -60,14 +70,14 @@ class Asked:
         return _within(self.request, Period(first, last))
 
 
-def read_asked(connection: Connection, request: SearchRequest, characters: int, now: datetime) -> Asked:
-    """What a request asks for whose first `characters` name times, or none. Days are those of the zone of `now`.
+def read_asked(connection: Connection, request: SearchRequest, now: datetime) -> Asked:
+    """What a request asks for whose first 1,000 characters name times, or none. Days are those of the zone of `now`.
 
     A time at which nothing was said within the filters is none: `where did we live 4 years ago` asks what was said
     since.
     """
     query = request.query
-    named = read_times(query[:characters], now)
+    named = read_times(query[:_MOST_CHARACTERS], now)
     if not named:
         return Asked(request)
     found = tuple(dict.fromkeys(one.period for one in named))[:_MOST_LOOKED_UP]
@@ -78,12 +88,15 @@ def read_asked(connection: Connection, request: SearchRequest, characters: int, 
     heard = [one for one in named if one.period in said]
     # A date may also be spoken of, so its words stay.
     dates = " ".join(query[one.start : one.end] for one in heard if one.is_date)
-    is_alone = _only_asks(connection, without(query, heard))
-    rest = dates if is_alone and dates else without(query, [one for one in heard if not one.is_date]).strip()
+    asking = without(query, heard)
+    is_alone = _only_asks(connection, asking)
+    # A date by itself is looked for: it may stand in a text.
+    is_only = is_alone and (not dates or any(one.isalnum() for one in asking))
+    rest = without(query, [one for one in heard if is_only or not one.is_date]).strip()
     # Meaning alone must have something to go by.
     keeps = request.mode == "vector" and not any(one.isalnum() for one in rest)
     asked = request if keeps else replace(request, query=rest)
-    return Asked(asked, said, times, is_only=is_alone and not dates)
+    return Asked(asked, said, times, is_only=is_only)
 
 
 def rows_of(

@@ -64,7 +64,7 @@ _WORDS = ("may", "mar", "march")
 #: who asks for the week before a date means one that was spoken of then.
 _ENDS = re.compile(
     r"(?P<unit>\b(?:week|weekend|night|evening|morning|month|year|(?:mon|tues|wednes|thurs|fri|satur|sun)?day)s?\s+)?"
-    r"\b(?:before|until|till|prior\s+to|up\s+to|earlier\s+than)\s+"
+    r"\b(?:before|until|till|prior\s+to|up\s+to|(?:earlier|older)\s+than)\s+"
     rf"(?:(?:the|{_WEEKDAY})[\s,]+)*\Z",
     re.IGNORECASE,
 )
@@ -101,13 +101,24 @@ _QUOTED = re.compile(
     r"|\{[^{}]*\}?|\[[^][]*\]|(?<=\w)\([^()]*\)?"
 )
 
+#: Blanks that a pasted text may have, each one sign.
+_BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
+
 #: What makes two times the ends of one: what stands before the first and between them; and one that goes on.
 _BEGINS = re.compile(r"\b(?:between|from)\s+\Z", re.IGNORECASE | re.ASCII)
 _JOINS = re.compile(
     r"\s*(?:[-\u2013]|\b(?:and|to|until|till|through|up\s+to)\b)\s*(?:the\s+)?", re.IGNORECASE | re.ASCII
 )
+_NOW = r"(?:today|now|tonight|this\s+(?:morning|afternoon|evening|week|weekend|month|year))"
 _UNTIL_NOW = re.compile(
-    r"\s*(?:[-\u2013]|\b(?:and|or|to|until|till|through|up\s+to)\b)\s*(?:today|now|tonight|this\s+morning)\b",
+    rf"\s*(?:(?:[-\u2013]|\b(?:to|until|till|through|up\s+to)\b)\s*{_NOW}|\bonwards?)\b", re.IGNORECASE | re.ASCII
+)
+_AND_NOW = re.compile(rf"\s*(?:,|\b(?:and|or)\b)\s*{_NOW}\b", re.IGNORECASE | re.ASCII)
+_NOW_AND = re.compile(rf"\b{_NOW}\s*(?:,|\b(?:and|or)\b)\s*\Z", re.IGNORECASE | re.ASCII)
+
+#: A clock's time within a day that is named; it is not looked for.
+_AT = re.compile(
+    r"\s+(?:at|around|about)\s+(?:[01]?[0-9]|2[0-3])(?::[0-5][0-9](?:\s*[ap]\.?m\b)?|\s*[ap]\.?m\b|\s+o'clock\b)",
     re.IGNORECASE | re.ASCII,
 )
 
@@ -158,7 +169,7 @@ def read_times(query: str, now: datetime) -> tuple[Named, ...]:
     ones. A time behind `between` or `from` and another one are one (`from 3 June until yesterday`), and so is what goes
     on until today.
     """
-    query = _QUOTED.sub(lambda found: "\0" * len(found[0]), query)
+    query = _QUOTED.sub(lambda found: "\0" * len(found[0]), query.translate(_BLANKS))
     dates = [one for one in _read_dates(query, now) if one.period.start <= now]
     further = [
         Named(Period(one.since.astimezone(UTC), one.until.astimezone(UTC)), one.start, one.end, is_date=False)
@@ -178,9 +189,7 @@ def _spans(query: str, named: Sequence[Named], end: datetime) -> tuple[Named, ..
     """The same times, with those that are the ends of one time as this one, and until `end` what goes on."""
     found: list[Named] = []
     for one in named:
-        going_on = _UNTIL_NOW.match(query, one.end)
-        if going_on is not None and one.period.start < end:
-            one = Named(Period(one.period.start, max(one.period.end, end)), one.start, going_on.end(), one.is_date)
+        one = _going_on(query, one, end)
         former = found[-1] if found else None
         if former is not None and former.period.start <= one.period.start and not (former.is_date and one.is_date):
             begins = _BEGINS.search(query, max(0, former.start - _LOOKED_BACK), former.start)
@@ -190,6 +199,21 @@ def _spans(query: str, named: Sequence[Named], end: datetime) -> tuple[Named, ..
         if one.is_date or not _ENDS.search(query[max(0, one.start - _LOOKED_BACK) : one.start]):
             found.append(one)
     return tuple(found)
+
+
+def _going_on(query: str, one: Named, end: datetime) -> Named:
+    """The same time until `end` where it goes on until the present (`last week and this week`), without a clock's."""
+    going_on, now_and = _UNTIL_NOW.match(query, one.end), None
+    if not one.is_date:
+        at = _AT.match(query, one.end)
+        one = one if at is None else one._replace(end=at.end())
+        going_on = _UNTIL_NOW.match(query, one.end) or _AND_NOW.match(query, one.end)
+        now_and = _NOW_AND.search(query, max(0, one.start - _LOOKED_BACK), one.start)
+    if (going_on is None and now_and is None) or one.period.start >= end:
+        return one
+    start = one.start if now_and is None else now_and.start()
+    stop = one.end if going_on is None else going_on.end()
+    return Named(Period(one.period.start, max(one.period.end, end)), start, stop, one.is_date)
 
 
 def _read_dates(query: str, now: datetime) -> list[Named]:
@@ -252,14 +276,9 @@ def _period(match: re.Match[str], now: datetime, year: int | None) -> Period | N
     day = int(parts["day"]) if parts.get("day") else None
     if parts.get("year"):
         year = int(parts["year"])
-    elif parts.get("month") and _THIS.search(match.string, 0, match.start("month")):
+    elif parts.get("month") and _stands_before(_THIS, match):
         year = now.year
-    elif (
-        parts.get("month")
-        and year is None
-        and month == now.month
-        and _LAST.search(match.string, 0, match.start("month"))
-    ):
+    elif parts.get("month") and year is None and month == now.month and _stands_before(_LAST, match):
         year = now.year - 1
     if day is None:
         start = _start(year, month, 1, 1, now)
@@ -269,6 +288,12 @@ def _period(match: re.Match[str], now: datetime, year: int | None) -> Period | N
     if start is None or (parts.get("first") and first >= day):
         return None
     return Period(start - _ASIDE, start.replace(day=day) + 2 * _ASIDE)
+
+
+def _stands_before(pattern: re.Pattern[str], match: re.Match[str]) -> bool:
+    """Whether that stands right before the month of a date."""
+    start = match.start("month")
+    return pattern.search(match.string, max(0, start - _LOOKED_BACK), start) is not None
 
 
 def _start(year: int | None, month: int, first: int, last: int, now: datetime) -> datetime | None:

@@ -87,7 +87,8 @@ _LASTING = re.compile(
 
 #: Another time than this: `not yesterday`, `the day after yesterday`, `two weeks before last Friday`.
 _NOT = re.compile(
-    r"\b(?:not\s+(?:(?:from|in|on|of|over|for|since|during|within)\s+)?(?:the\s+)?"
+    r"\b(?:(?:except|besides|(?:(?:any|every)thing|all)\s+but|other\s+than|apart\s+from)\s+(?:for\s+)?(?:the\s+)?"
+    r"|not\s+(?:(?:from|in|on|of|over|for|since|during|within)\s+)?(?:the\s+)?"
     r"|(?:hour|day|night|week|month|year)s?\s+after\s+)\Z",
     re.IGNORECASE | re.ASCII,
 )
@@ -97,7 +98,7 @@ _OPTION = re.compile(r"(?:^|\s)--?\w[\w-]*\s+\Z", re.ASCII)
 
 #: What makes a time the beginning of one that goes on; it names the time too.
 _SINCE = re.compile(
-    r"\b(?:(?:ever\s+)?since|after|(?<!no\s)(?<!not\s)(?:newer|later)\s+than)\s+"
+    r"\b(?:(?:ever\s+)?since|after|starting|(?<!no\s)(?<!not\s)(?:newer|later)\s+than)\s+"
     r"(?:(?:about|around|early|mid|late|at\s+least)\s+)?\Z",
     re.IGNORECASE | re.ASCII,
 )

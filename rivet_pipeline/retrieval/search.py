@@ -116,7 +116,7 @@ def search(
     query = request.query
     asked = Asked(request)
     if request.mode not in _READING:
-        asked = read_asked(connection, request, _MOST_CHARACTERS, now)
+        asked = read_asked(connection, request, now)
     request = asked.request
     # The model is asked before the transaction begins: it may be slow, and a snapshot must not wait for it.
     side = _embed(connection, request, embed_query)
@@ -320,7 +320,7 @@ def _search(
         side,
         literal=literal,
         now=now,
-        profile=profile,
+        profile=asked.profile(profile),
         periods=periods,
     )
     hits = _read_hits(connection, request.query, scored[:limit], literal=literal)

@@ -498,3 +498,10 @@ def top(values: Array, count: int, *ties: Array) -> Array:
         order = np.lexsort([tie[equal] for tie in reversed(ties)]) if ties else np.arange(len(equal))
         equal = equal[order[::-1][: count - len(above)]]
     return np.concatenate([above, equal])
+
+
+def distinct(*values: Array) -> Array:
+    """The different values of some arrays, ascending; many times as quick as `np.unique`, which hashes each."""
+    every = np.sort(np.concatenate(values))
+    different: Array = every[np.append(True, every[1:] != every[:-1])] if len(every) else every
+    return different

@@ -135,9 +135,14 @@ class NamedTime:
         return (hit.earliest_at or hit.created_at) < self.before and hit.created_at >= self.since
 
     def note(self, hits: Sequence[Hit]) -> str:
-        """Which days it was read as, in the zone of its times, and whether any of the hits is of these."""
-        days = (self.since.date(), (self.before - timedelta(microseconds=1)).date())
-        read = " to ".join(str(day) for day in dict.fromkeys(days))
+        """Which days it was read as, and from which minute where not from midnight, in the zone of its times.
+
+        And that none of the hits is of these, where that is so.
+        """
+        ends: list[object] = [self.since.date(), (self.before - timedelta(microseconds=1)).date()]
+        if (self.since.hour, self.since.minute) != (0, 0):
+            ends[0] = f"{self.since:%Y-%m-%d %H:%M}"
+        read = " to ".join(str(end) for end in dict.fromkeys(ends))
         words = " ".join(self.words.split())
         if not self.said:
             return f"'{words}' would be {read}, and nothing within the search is of that time; its words are looked for"

@@ -211,6 +211,18 @@ def test_a_year_that_is_not_named_is_that_of_the_first_day_or_of_this(
         ('what of the "redis" yesterday "too"', [("2026-03-09", "2026-03-09")]),
         ("what did we decide yesterday about the launch on 2026-12-24", [("2026-03-09", "2026-03-09")]),
         ("not yesterday but last week", [("2026-03-02", "2026-03-08")]),
+        ("today and yesterday", [("2026-03-09", "2026-03-10")]),
+        ("what did we do last week and this week", [("2026-03-02", "2026-03-10")]),
+        ("this week and last week", [("2026-03-02", "2026-03-10")]),
+        ("on 3 March and today", [("2026-03-02", "2026-03-04")]),
+        ("yesterday onwards", [("2026-03-09", "2026-03-10")]),
+        ("starting yesterday", [("2026-03-09", "2026-03-10")]),
+        ("older than last week", []),
+        ("anything except yesterday", []),
+        ("anything but last week", []),
+        ("the plan other than yesterday", []),
+        ("what did we do yesterday at 16:00", [("2026-03-09", "2026-03-09")]),
+        ("the notes of last\u00a0week", [("2026-03-02", "2026-03-08")]),
     ],
 )
 def test_times_are_named_from_the_present(query: str, expected: list[tuple[str, str]]) -> None:

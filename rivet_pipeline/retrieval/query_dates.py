@@ -189,7 +189,7 @@ def _spans(query: str, named: Sequence[Named], end: datetime) -> tuple[Named, ..
     """The same times, with those that are the ends of one time as this one, and until `end` what goes on."""
     found: list[Named] = []
     for one in named:
-        one = _going_on(query, one, end)
+        one = _going_on(query, one, end, found[-1].end if found else 0)
         former = found[-1] if found else None
         if former is not None and former.period.start <= one.period.start and not (former.is_date and one.is_date):
             begins = _BEGINS.search(query, max(0, former.start - _LOOKED_BACK), former.start)
@@ -201,14 +201,17 @@ def _spans(query: str, named: Sequence[Named], end: datetime) -> tuple[Named, ..
     return tuple(found)
 
 
-def _going_on(query: str, one: Named, end: datetime) -> Named:
-    """The same time until `end` where it goes on until the present (`last week and this week`), without a clock's."""
+def _going_on(query: str, one: Named, end: datetime, after: int) -> Named:
+    """The same time until `end` where it goes on until the present (`last week and this week`), with a clock's words.
+
+    What stands before place `after` belongs to another time.
+    """
     going_on, now_and = _UNTIL_NOW.match(query, one.end), None
     if not one.is_date:
         at = _AT.match(query, one.end)
         one = one if at is None else one._replace(end=at.end())
         going_on = _UNTIL_NOW.match(query, one.end) or _AND_NOW.match(query, one.end)
-        now_and = _NOW_AND.search(query, max(0, one.start - _LOOKED_BACK), one.start)
+        now_and = _NOW_AND.search(query, max(after, one.start - _LOOKED_BACK), one.start)
     if (going_on is None and now_and is None) or one.period.start >= end:
         return one
     start = one.start if now_and is None else now_and.start()

@@ -213,6 +213,7 @@ def test_a_year_that_is_not_named_is_that_of_the_first_day_or_of_this(
         ("not yesterday but last week", [("2026-03-02", "2026-03-08")]),
         ("today and yesterday", [("2026-03-09", "2026-03-10")]),
         ("what did we do last week and this week", [("2026-03-02", "2026-03-10")]),
+        ("yesterday, today and last week", [("2026-03-09", "2026-03-10"), ("2026-03-02", "2026-03-08")]),
         ("this week and last week", [("2026-03-02", "2026-03-10")]),
         ("on 3 March and today", [("2026-03-02", "2026-03-04")]),
         ("yesterday onwards", [("2026-03-09", "2026-03-10")]),

@@ -5,6 +5,7 @@ Whether something was said at a time is asked of the store, within the filters. 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -39,6 +40,9 @@ _ASKING = """
     assistant first second third last final end begin beginning start middle early late time date since around
     monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri sat sun
 """
+
+#: What a text says instead of such a word: the stemmer takes the two for different ones.
+_ALSO = {r"\bdecid(?:e|es|ed|ing)\b": "decision", r"\bfail(?:s|ed|ing)?\b": "failure"}
 
 #: How many different times from the present of one query are looked up.
 _MOST_LOOKED_UP = 12
@@ -93,6 +97,8 @@ def read_asked(connection: Connection, request: SearchRequest, now: datetime) ->
     # A date by itself is looked for: it may stand in a text.
     is_only = is_alone and (not dates or any(one.isalnum() for one in asking))
     rest = without(query, [one for one in heard if is_only or not one.is_date]).strip()
+    if is_only:
+        rest = " ".join([rest, *(also for spelled, also in _ALSO.items() if re.search(spelled, rest, re.IGNORECASE))])
     # Meaning alone must have something to go by.
     keeps = request.mode == "vector" and not any(one.isalnum() for one in rest)
     asked = request if keeps else replace(request, query=rest)

@@ -138,11 +138,12 @@ def test_words_that_only_ask_do_not_keep_away_what_was_said_then(
     assert set(ids(answer.hits)) == said
 
 
+@pytest.mark.parametrize("text", ["we decided for redis", "Decision: it is redis."])
 @pytest.mark.parametrize("mode", ["fts", "hybrid"])
-def test_of_a_time_what_holds_the_asking_words_comes_first(connection: Connection, mode: Mode) -> None:
+def test_of_a_time_what_holds_the_asking_words_comes_first(connection: Connection, mode: Mode, text: str) -> None:
     register_model(connection)
     conversation = add_conversation(connection)
-    first = add_message(connection, "we decided for redis", conversation=conversation, age_days=1.1, embed=True)
+    first = add_message(connection, text, conversation=conversation, age_days=1.1, embed=True)
     for number in range(5):
         add_message(connection, f"tea {number}", conversation=conversation, age_days=1 - number / 100, embed=True)
     answer = find(connection, "what did we decide yesterday", embedded=mode == "hybrid", mode=mode)

@@ -59,6 +59,9 @@ _SPELLED = (
     rf"the\s+previous\s+{_CALENDAR}{_CLOSED}",
     rf"(?:(?:over|at)\s+the|(?:the\s+|this\s+)?past)\s+(?P<weekend>weekend){_CLOSED}",
     rf"(?P<former>{_FORMER}){_ENDED}(?!\s+of\b)",
+    # Without `last` a day may be one to come; a date's own is none.
+    rf"(?<=since ){_WEEKDAY}{_CLOSED}(?!,?\s+(?:the\s+)?(?:\w+\s+)?[0-9])",
+    rf"(?<=since )the\s+(?P<weekend>weekend){_CLOSED}",
 )
 
 #: The spellings, the longer ones first.

@@ -14,7 +14,14 @@ from psycopg.rows import tuple_row
 
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval import vector
-from rivet_pipeline.retrieval.filters import MESSAGE_FILTER, SUMMARY_FILTER, filter_values, number_array, statement
+from rivet_pipeline.retrieval.filters import (
+    MESSAGE_FILTER,
+    SUMMARY_FILTER,
+    TOOL_CHARACTERS,
+    filter_values,
+    number_array,
+    statement,
+)
 from rivet_pipeline.retrieval.types import Key, SearchRequest, Source
 
 
@@ -97,6 +104,7 @@ def _features_statement(model: vector.ServingModel | None) -> bytes:
     text = sql.SQL(statement("features")).format(
         message_similarity=_similarity("message", "m", model),
         summary_similarity=_similarity("summary", "s", model),
+        tool_characters=TOOL_CHARACTERS,
         message_filter=MESSAGE_FILTER,
         summary_filter=SUMMARY_FILTER,
     )

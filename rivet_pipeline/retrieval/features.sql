@@ -1,14 +1,13 @@
 -- What the parts of a score need to know of each candidate within the filters. `head` (of the user's rows only) is enough
 -- to tell what kind of memory a row is, and `characters` (of tool rows only) whether it is a stub. `length` is in bytes,
--- which are known without reading a text that stands apart from its row; so a longer text is no stub, unread. `similarity`
--- is computed here for rows that the vector arm did not bring, NULL without a vector. Accesses are fenced: there may be any
--- number of them, and a plan made while there were few would go through them all.
+-- which are known without reading a text that stands apart from its row. `similarity` is computed here for rows that the
+-- vector arm did not bring, NULL without a vector. Accesses are fenced: there may be any number of them, and a plan made
+-- while there were few would go through them all.
 SELECT m.seq AS key, m.id::text, m.conversation_id::text, (extract(epoch FROM m.created_at) * 1000000)::bigint AS at, m.role, m.tool_name,
        coalesce(m.metadata ->> 'kind', 'speech') AS kind, m.metadata ->> 'memory_type' AS memory_type,
        CASE WHEN m.role = 'user' THEN left(m.content, 500) ELSE '' END AS head,
        CASE WHEN m.role <> 'tool' AND m.tool_name IS NULL THEN NULL
-            WHEN octet_length(m.tool_result) > 1000 OR (octet_length(m.content) > 1000 AND NOT m.metadata ? 'content_made_by') THEN 200
-            ELSE length(btrim(left(ros_captured_content(m.content, m.metadata), 200))) + coalesce(length(btrim(left(m.tool_result, 200))), 0)
+            ELSE {tool_characters}
        END AS characters,
        octet_length(m.content) + coalesce(octet_length(m.tool_result), 0) AS length,
        a.access_count, (extract(epoch FROM a.last_accessed_at) * 1000000)::bigint AS last_accessed, {message_similarity} AS similarity,

@@ -1,4 +1,4 @@
-"""The filters of a search as SQL, once for every arm and for listings, and the tags that sessions carry.
+"""The filters of a search as SQL, once for every arm and for listings, what else is asked alike, and sessions' tags.
 
 `m` and `s` are the aliases of `ros_messages` and `ros_summaries` wherever a fragment is used; values are bound by name.
 """
@@ -48,6 +48,15 @@ _TAG: LiteralString = """
 
 #: The same for listings of messages; binds `tag` and `tagged`.
 TAG_FILTER = sql.SQL(_TAG.replace("{alias}", "m"))
+
+#: About how many characters a tool's row has, enough to tell a stub (`noise_factor`). How many bytes a text has is
+#: known without reading it where it stands apart from its row, so one of more than 1,000 is not read: it is no stub.
+TOOL_CHARACTERS = _squeezed(
+    """CASE WHEN octet_length(m.tool_result) > 1000
+                 OR (octet_length(m.content) > 1000 AND NOT m.metadata ? 'content_made_by') THEN 200
+        ELSE length(btrim(left(ros_captured_content(m.content, m.metadata), 200)))
+            + coalesce(length(btrim(left(m.tool_result, 200))), 0) END"""
+)
 
 MESSAGE_FILTER = _squeezed(
     """(%(agent)s::text IS NULL OR m.agent = %(agent)s::text)

@@ -6,10 +6,7 @@ SELECT m.seq, floor(extract(epoch FROM m.created_at))::bigint AS at, floor(extra
        CASE WHEN m.metadata ->> 'kind' IN ('progress', 'replay') THEN 1 ELSE 0 END
        + CASE WHEN m.metadata ->> 'kind' IN ('injected', 'notice')
                 OR ((m.role = 'tool' OR m.tool_name IS NOT NULL)
-                    AND coalesce(octet_length(m.tool_result), 0) <= 1000
-                    AND (octet_length(m.content) <= 1000 OR m.metadata ? 'content_made_by')
-                    AND length(btrim(left(ros_captured_content(m.content, m.metadata), 200)))
-                        + coalesce(length(btrim(left(m.tool_result, 200))), 0) < %(stub)s) THEN 2 ELSE 0 END AS flags,
+                    AND {tool_characters} < %(stub)s) THEN 2 ELSE 0 END AS flags,
        tsvectorsend(m.content_tsv) AS words, ros_wide_text(m.content, m.tool_result) AS wide
 FROM ros_messages AS m JOIN ros_conversations AS c ON c.id = m.conversation_id
 WHERE {which}

@@ -15,7 +15,7 @@ import numpy as np
 from psycopg import sql
 
 from rivet_pipeline.db.pool import Connection
-from rivet_pipeline.retrieval.filters import statement
+from rivet_pipeline.retrieval.filters import TOOL_CHARACTERS, statement
 from rivet_pipeline.retrieval.postings import (
     ARABIC_POINTS,
     EMPTY,
@@ -48,7 +48,7 @@ _MARKED = f"{UNSPACED}{HEBREW_POINTS}{ARABIC_POINTS}\u0622-\u0626\u06c0\u06c2\u0
 @cache
 def _read_statement(source: Source, which: str) -> bytes:
     text = sql.SQL(statement("index_messages" if source == "message" else "index_summaries"))
-    return text.format(which=sql.SQL(which)).as_string().encode()
+    return text.format(which=sql.SQL(which), tool_characters=TOOL_CHARACTERS).as_string().encode()
 
 
 def read_range(connection: Connection, source: Source, low: int, high: int) -> Generator[Mapping[str, Any], None, None]:

@@ -258,16 +258,13 @@ class TextSearch:
                 break
         else:
             return None
-        texts = self._scores[best]
-        likely = self._weigh(np.sort(best[top(texts, _FIRST * self._kept)]))
+        likely = self._weigh(np.sort(best[top(self._scores[best], _FIRST * self._kept)]))
         recent = self._holding(self._field.recent(self._now, _RECENT), self._least_text(likely, 1.0))
         boosted = self._holding(self._boosted[self._boosted >= 0], 0.0)
         likely = self._weigh(distinct(likely.positions, recent, boosted))
         least = self._least_text(likely, _RECENT)
-        if least < share:
-            best = np.flatnonzero(self._scores >= self._bound(least))
-            texts = self._scores[best]
-        return self._weigh(distinct(likely.positions, best[texts >= self._bound(least)]))
+        older = self._holding(best, least) if least >= share else np.flatnonzero(self._scores >= self._bound(least))
+        return self._weigh(distinct(likely.positions, older))
 
     def _least_text(self, likely: _Weighed, fresh: float) -> float:
         """With less than which share of the best BM25 no row at most so fresh is as good as the best among some."""

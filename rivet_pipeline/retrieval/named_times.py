@@ -23,7 +23,7 @@ from rivet_pipeline.retrieval.scoring import LEAST_SIMILARITY, Profile
 from rivet_pipeline.retrieval.types import Key, NamedTime, SearchRequest, Source
 
 #: How much of a query is looked through for times, in characters: what is longer was not typed.
-_MOST_CHARACTERS = 1_000
+_LOOKED_THROUGH = 1_000
 
 #: A list of what there was at a time is for overview: further rows of a conversation give way to those of others.
 _CROWD_FREE, _CROWD_SHARE = 1, 0.9
@@ -81,7 +81,7 @@ def read_asked(connection: Connection, request: SearchRequest, now: datetime) ->
     since.
     """
     query = request.query
-    named = read_times(query[:_MOST_CHARACTERS], now)
+    named = read_times(query[:_LOOKED_THROUGH], now)
     if not named:
         return Asked(request)
     found = tuple(dict.fromkeys(one.period for one in named))[:_MOST_LOOKED_UP]
@@ -90,15 +90,15 @@ def read_asked(connection: Connection, request: SearchRequest, now: datetime) ->
     if not said:
         return Asked(request, times=times)
     heard = [one for one in named if one.period in said]
-    # A date may also be spoken of, so its words stay.
-    dates = " ".join(query[one.start : one.end] for one in heard if one.is_date)
-    asking = without(query, heard)
-    is_alone = _only_asks(connection, asking)
-    # A date by itself is looked for: it may stand in a text.
-    is_only = is_alone and (not dates or any(one.isalnum() for one in asking))
-    rest = without(query, [one for one in heard if is_only or not one.is_date]).strip()
+    asking = without(query, heard).strip()
+    is_bare_date = any(one.is_date for one in heard) and not any(one.isalnum() for one in asking)
+    is_only = not is_bare_date and _only_asks(connection, asking)
     if is_only:
-        rest = " ".join([rest, *(also for spelled, also in _ALSO.items() if re.search(spelled, rest, re.IGNORECASE))])
+        also = (word for spelled, word in _ALSO.items() if re.search(spelled, asking, re.IGNORECASE))
+        rest = " ".join([asking, *also])
+    else:
+        # A date may also be spoken of, so its words stay.
+        rest = without(query, [one for one in heard if not one.is_date]).strip()
     # Meaning alone must have something to go by.
     keeps = request.mode == "vector" and not any(one.isalnum() for one in rest)
     asked = request if keeps else replace(request, query=rest)

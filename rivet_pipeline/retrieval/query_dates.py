@@ -206,11 +206,12 @@ def _going_on(query: str, one: Named, end: datetime, after: int) -> Named:
 
     What stands before place `after` belongs to another time.
     """
+    at = None if one.is_date else _AT.match(query, one.end)
+    if at is not None:
+        one = one._replace(end=at.end())
     going_on, now_and = _UNTIL_NOW.match(query, one.end), None
     if not one.is_date:
-        at = _AT.match(query, one.end)
-        one = one if at is None else one._replace(end=at.end())
-        going_on = _UNTIL_NOW.match(query, one.end) or _AND_NOW.match(query, one.end)
+        going_on = going_on or _AND_NOW.match(query, one.end)
         now_and = _NOW_AND.search(query, max(after, one.start - _LOOKED_BACK), one.start)
     if (going_on is None and now_and is None) or one.period.start >= end:
         return one

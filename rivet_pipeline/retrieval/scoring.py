@@ -273,8 +273,8 @@ def noise_factor(
 
     Machinery is injected context and notices (the output of a local command, an interruption, a change of model).
 
-    `characters` is the length of a tool row's content and result together, white space at the ends not counted; None
-    for other rows, which may be short.
+    `characters` is the length of a tool row's content and result together, white space at the ends not counted, of
+    a long one any number above a stub's; None for other rows, which may be short.
     """
     is_tool = role == "tool" or tool_name is not None
     if kind in _MACHINERY or (is_tool and characters is not None and characters < STUB_CHARACTERS):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from rivet_pipeline.db.pool import Connection
 from rivet_pipeline.retrieval.filters import statement
 from rivet_pipeline.retrieval.postings import Array
-from rivet_pipeline.retrieval.text_scoring import Numbers, top
+from rivet_pipeline.retrieval.text_scoring import Numbers, distinct, top
 from rivet_pipeline.retrieval.types import Source
 
 #: Owners of a piece at most, by their numbers: an offset has two bytes, and one is written in a fraction of a second.
@@ -147,7 +147,7 @@ class Codes:
         """
         among = self._chunks(asked)
         if len(among) <= count:
-            return np.unique(self.owners[among]), True
+            return distinct(self.owners[among]), True
         among = self._nearest(among, query, _NEAR_EACH * count)
         # The chunks of a row stand together.
         owners = self.owners[among]
@@ -183,7 +183,7 @@ class Codes:
         """Where the rows of the index stand here; search by search these are the same, which makes it cheap."""
         last = self._placed.get("last")
         if last is None or last.numbers is not asked.numbers:
-            rows = np.unique(self.owners)
+            rows = distinct(self.owners)
             beyond = int(np.searchsorted(rows, len(asked.known)))
             unknown = np.concatenate([rows[:beyond][~asked.known[rows[:beyond]]], rows[beyond:]])
             begins, counts = (column.take(asked.numbers, mode="clip") for column in self._begins)
